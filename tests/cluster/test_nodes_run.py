@@ -22,6 +22,7 @@ from survival.ledger import Ledger
 from survival.rig import Mta, enter, sink
 
 from zonemta_py.cluster.join import FURNISHING, NUMBERS
+from zonemta_py.config import load
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queues import layout
@@ -186,6 +187,16 @@ def known(node: Node) -> dict[str, str]:
     return dict(json.loads(path.read_bytes())) if path.exists() else {}
 
 
+_ONCE = b"Subject: once\r\n\r\nonce\r\n"
+
+
+def face(mta: Mta) -> Queues:
+    """As a receiver of that node places mail."""
+    config = load(mta.config_file)
+    config = config.with_queues(layout.home_of(config.folder), layout.numbers(config.folder))
+    return Queues(config.folder, of(config), "test", 0, Cluster(config))
+
+
 async def accepted(face: Queues, envelope: Envelope, body: bytes) -> Receipt:
     """A refusal for now (451), as when the connection between two agents has just begun anew, is tried again."""
     while True:
@@ -196,7 +207,8 @@ async def accepted(face: Queues, envelope: Envelope, body: bytes) -> Receipt:
 
 
 async def test_a_node_that_joins_later_has_what_all_have(tmp_path: Path) -> None:
-    """Suppressions, stops, and what an MTA had that was alone before; though the orders are kept no more."""
+    """Suppressions, stops, and what an MTA had that was alone before; though the orders are kept no more. And keys of
+    requests: some of them are the new queue's now."""
     ledger = Ledger()
     async with sink(ledger) as destination:
         nodes = Nodes(tmp_path, destination.port, processes=1)
@@ -211,6 +223,9 @@ async def test_a_node_that_joins_later_has_what_all_have(tmp_path: Path) -> None
             await asyncio.to_thread(b.mta.ask, "stop", kind="domain", name="two.test")
             await asyncio.to_thread(b.mta.ask, "stop", kind="domain", name="nowhere.test")
             await asyncio.to_thread(b.mta.ask, "lift", kind="domain", name="nowhere.test")
+            await until(lambda: len(known(a)) == len(known(b)) == 2)
+            before = face(a.mta)
+            receipts = [await accepted(before, keyed(number), _ONCE) for number in range(30)]
             await c.start()
             await until(lambda: (c.mta.folder / "queues" / FURNISHING / NUMBERS).exists())
             c.mta.kill("all")  # before it has what all have
@@ -221,6 +236,10 @@ async def test_a_node_that_joins_later_has_what_all_have(tmp_path: Path) -> None
             assert {row["name"] for row in ask_at(own / SOCKET, "standing")} >= {"two.test"}
             assert len(ask_at(own / SOCKET, "suppressions", limit=1000)["rows"]) == 300
             assert "lacks orders" not in a.mta.log.read_text() + b.mta.log.read_text() + c.mta.log.read_text()
+            await until(lambda: all(len(known(node)) == 3 for node in nodes.all))
+            for again in (face(c.mta), face(a.mta)):
+                for number, receipt in enumerate(receipts):
+                    assert await accepted(again, keyed(number), _ONCE) == receipt._replace(repeated=True)
             c.mta.kill("all")
             await until(lambda: c.name not in owners(a).values())
             await asyncio.to_thread(a.mta.ask, "lift", kind="domain", name="two.test")
@@ -248,18 +267,10 @@ async def test_a_key_and_a_named_queue_are_one_for_all_nodes(tmp_path: Path) -> 
     """An idempotency key is answered with the first receipt, by whichever node it comes; what is pushed at one node can
     be taken at another."""
     async with running(tmp_path) as (nodes, _, _):
-
-        def face(mta: Mta) -> Queues:
-            from zonemta_py.config import load
-
-            config = load(mta.config_file)
-            config = config.with_queues(layout.home_of(config.folder), layout.numbers(config.folder))
-            return Queues(config.folder, of(config), "test", 0, Cluster(config))
-
         await until(lambda: all(len(known(node)) == 3 for node in nodes.all))
         faces = [face(node.mta) for node in nodes.all]
         for number in range(6):
-            receipts = [await accepted(one, keyed(number), b"Subject: once\r\n\r\nonce\r\n") for one in faces]
+            receipts = [await accepted(one, keyed(number), _ONCE) for one in faces]
             assert len({receipt.id for receipt in receipts}) == 1
             assert [receipt.repeated for receipt in receipts] == [False, True, True]
         for number in range(3):

@@ -31,6 +31,7 @@ from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.journal.folders import LAYOUT
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
+from zonemta_py.queue.queue import LocalQueue
 from zonemta_py.queues import layout
 
 AGAIN_S, SAY_S = 1.0, 4.0
@@ -127,32 +128,33 @@ async def _unfinished(nats: Nats, config: Config, members: NodeMembership, numbe
 
 async def furnish(config: Config, known: list[int], fresh: list[int]) -> None:
     """New queues get what all others have alike (suppressions, stops, campaigns …), as the first of those has it whose
-    log can be read: its files are made of it, beside, for that long. Raises ValueError, OSError."""
+    log can be read, and the idempotency keys of all: from now on some of those are looked for in a new queue. The files
+    of each are made of its log, beside, for that long. Raises ValueError, OSError."""
     from zonemta_py.queues import moving
 
     place = config.folder / layout.FOLDER / FURNISHING / "source"
     nats = await connected(config, f"{config.node} joins")
+    queues, carried = dict[int, LocalQueue](), None
     try:
         for number in known:
             stream = await QueueLogStream.make(nats, config.cluster.name, number)
             extent = await stream.info()
-            if extent.last >= extent.first:
-                _say(f"the new queue gets what all have alike, from the log of queue {number}")
-                await restored(stream, number, extent.first, extent.last, place)
-                break
-        else:
-            shutil.rmtree(place.parent)
-            return
-        source = await moving.resting(config.for_queue(number, place))
-        source.tasks.engine.rest()
-        value = source.core.disk.store.get(keys.ORDERED)
-        for one in fresh:
-            of_one = layout.config_of(config, one)
-            queue = await moving.resting(of_one)
-            await moving.furnish(source, queue)
-            queue = await moving.furnished(queue, of_one, unpack(value) if value is not None else 0)
-            await moving.closed(queue)
-        moving.abandon(source)
+            if extent.last < extent.first:
+                continue
+            _say(f"the new queue gets what all have alike, and keys of requests, from the log of queue {number}")
+            await restored(stream, number, extent.first, extent.last, place)
+            source = await moving.resting(config.for_queue(number, place))
+            source.tasks.engine.rest()
+            for one in fresh:
+                if one not in queues:
+                    queues[one] = await moving.resting(layout.config_of(config, one))
+                    await moving.furnish(source, queues[one])
+                    carried = source.core.disk.store.get(keys.ORDERED) if carried is None else carried
+                await moving.copy_requests(source.core, queues[one].core)
+            moving.abandon(source)
+        for one, queue in queues.items():
+            told = unpack(carried) if carried is not None else 0
+            await moving.closed(await moving.furnished(queue, layout.config_of(config, one), told))
         shutil.rmtree(place.parent)
     except (NotReached, QueueRefusal, StoreError) as error:
         raise ValueError(f"the new queue cannot get what the others have: {error}; start again") from None

@@ -366,7 +366,7 @@ class _Rebalance:
         """What all queues have, in one that is new."""
         await furnish(self._source, self._queues[number])
         for other in self._established:
-            await _copy_requests(self._core(other), self._core(number))
+            await copy_requests(self._core(other), self._core(number))
         carried = noted(self._source.core.config.folder)
         config = layout.config_of(self._config, number)
         self._queues[number] = await furnished(self._queues[number], config, carried, self._clock)
@@ -461,7 +461,7 @@ class _Rebalance:
         at = await _going_since(giver)
         for other in self._new:
             taker = self._queues[other]
-            await _copy_requests(giver, taker.core)
+            await copy_requests(giver, taker.core)
             await _copy_list(giver, taker)
             await _copy_evidence(giver, taker.core)
             _join_policy(giver, taker.core, today=other == self._first)
@@ -535,7 +535,7 @@ def _portions(store: Store, family: bytes) -> Iterator[list[tuple[bytes, bytes]]
         yield portion
 
 
-async def _copy_requests(giver: Core, taker: Core) -> None:
+async def copy_requests(giver: Core, taker: Core) -> None:
     """Keys of requests: whoever repeats one may come to any queue."""
     apart_ms = taker.clock.apart_ms() - giver.clock.apart_ms()
     for rows in _portions(giver.disk.store, keys.REQUESTS):
