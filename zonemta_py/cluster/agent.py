@@ -273,7 +273,8 @@ class Agent:
         alone = await self._alone_here()
         zones = [zone.name for zone in self._config.zones]
         return {
-            "version": version("zonemta-py"), "queues": sorted(self._here), "zones": zones, "sizes": sizes,
+            "version": version("zonemta-py"), "clock_ms": int(time.time() * 1000),
+            "queues": sorted(self._here), "zones": zones, "sizes": sizes,
             "alone": alone, "agreed": _agreed(agreed.noted(self._folder)),
             "hostname": self._config.server.hostname, "leads": self._authority is not None,
             "serves": self._moves.serves, "away": self._moves.away,

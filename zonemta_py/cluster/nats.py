@@ -113,6 +113,13 @@ class StreamInfo(NamedTuple):
     replicas: int
 
 
+class StreamCopies(NamedTuple):
+    """wanted: how many there are to be. behind: servers whose copy is not current, or away."""
+
+    wanted: int
+    behind: list[str]
+
+
 class StreamMessage(NamedTuple):
     """A message of a stream."""
 
@@ -452,6 +459,13 @@ class Nats:
         """Names of servers that should keep the stream, and are away. Raises NotThere."""
         found = (await self._api(f"STREAM.INFO.{stream}", {}, timeout_s)).get("cluster") or {}
         return [one["name"] for one in found.get("replicas") or () if one.get("offline")]
+
+    async def copies(self, stream: str, timeout_s: float = CALL_S) -> StreamCopies:
+        """Raises NotThere; NoQuorum: it has no leader."""
+        found = await self._api(f"STREAM.INFO.{stream}", {}, timeout_s)
+        group = found.get("cluster") or {}
+        behind = [one["name"] for one in group.get("replicas") or () if one.get("offline") or not one.get("current")]
+        return StreamCopies(found["config"]["num_replicas"], sorted(behind))
 
     async def purge(self, stream: str, before: int, timeout_s: float = CALL_S) -> None:
         """Removes all messages before that sequence."""

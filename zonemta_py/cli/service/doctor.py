@@ -1,6 +1,7 @@
 """`zonemta doctor`: looks at all that the MTA depends on, and says what to do about what is wrong.
 
-Nothing is changed, no mail is sent, and nothing is connected to but our own `links.url`, and what `--probe` names.
+Nothing is changed, no mail is sent, and nothing is connected to but our own `links.url`, a cluster's NATS servers, and
+what `--probe` names.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def doctor(
     dns: Annotated[bool, typer.Option("--dns/--no-dns", help="Query DNS.")] = True,
     json: AsJson = False,
 ) -> None:
-    """Check what the MTA depends on: ports, system limits, disk, clock, certificates, DNS, blocklists.
+    """Check what the MTA depends on: ports, system limits, disk, clock, cluster, certificates, DNS, blocklists.
 
     Exit status 1: a problem was found.
     """
@@ -110,6 +111,10 @@ async def _all(
         findings = [*before, *_certificates(config)]
     findings += await asyncio.to_thread(lambda: list(machine.findings(config, _runs(config))))
     findings += return_path.doubts(config)
+    if config.cluster.enabled:
+        from zonemta_py.cli.service import cluster_health
+
+        findings += await cluster_health.findings(config)
     if not ask_dns:
         return [*findings, note("DNS", "was not asked (--no-dns)")]
     direct = [zone for zone in config.zones if not (zone.host or zone.pulled)]

@@ -214,16 +214,14 @@ async def what_comes_first_goes_first(one: Caller) -> None:
 @case("test_destinations_take_turns")
 async def those_who_share_a_way_take_turns(one: Caller) -> None:
     """However much one tenant has at the head, the others come after his first."""
-    await one.stop("zone", "turns")
-    try:
-        for number in range(9):
-            await one.put(f"busy{number}", zone="turns", home=True, tenant=f"busy-{one.name}")
-        for other in ("a", "b"):
-            await one.put(other, zone="turns", home=True, tenant=f"{other}-{one.name}")
-        await one.middle()
-        await one.over()
-    finally:
-        await one.lift("zone", "turns")
+    await one.stop()
+    for number in range(9):
+        await one.put(f"busy{number}", zone="turns", home=True, tenant=f"busy-{one.name}")
+    for other in ("a", "b"):
+        await one.put(other, zone="turns", home=True, tenant=f"{other}-{one.name}")
+    await one.middle()
+    await one.over()
+    await one.lift()
     await one.come("a", "b", *(f"busy{number}" for number in range(9)))
     assert max(one.people().index(who) for who in "ab") <= 4, one.people()
 

@@ -103,28 +103,36 @@ class Stage:
         return Round(self, kind, home, leader)
 
     async def whole(self) -> None:
-        """Waits until every node is back with its own queue, answers, and one leads."""
+        """Waits until every node is back with its own queue, answers, and one leads. Raises AssertionError."""
+        end = time.monotonic() + PATIENCE_S
+        while lacks := await self._lacks():
+            assert time.monotonic() < end, f"the cluster does not become whole again: {lacks}"
+            await asyncio.sleep(0.1)
 
-        async def back() -> bool:
-            state = await self.state()
-            owners = {row["queue"]: row["node"] for row in state["queues"]}
-            if not state["leader"] or len(owners) != len(self.nodes.all):
-                return False
-            if any(owners.get(layout.home_of(node.mta.folder)) != node.name for node in self.nodes.all):
-                return False
-            return all([await self._answers(node) for node in self.nodes.all])
+    async def _lacks(self) -> str:
+        """Why it is not whole; "": it is."""
+        state = await self.state()
+        owners = {row["queue"]: row["node"] for row in state["queues"]}
+        if not state["leader"]:
+            return "nobody leads"
+        for node in self.nodes.all:
+            if owners.get(layout.home_of(node.mta.folder)) != node.name:
+                return f"node {node.name} does not have its queue: {owners}"
+        if len(owners) != len(self.nodes.all):
+            return f"there are other queues: {owners}"
+        said = [await self._silence(node) for node in self.nodes.all]
+        return next(filter(None, said), "")
 
-        await until(back, "the cluster does not become whole again")
-
-    async def _answers(self, node: Node) -> bool:
+    async def _silence(self, node: Node) -> str:
+        """How a node does not answer; "": it does."""
         try:
-            if await asyncio.to_thread(ask, node.mta.folder, "ready"):
-                return False
+            if causes := await asyncio.to_thread(ask, node.mta.folder, "ready"):
+                return f"node {node.name} is not ready: {causes}"
             await asyncio.to_thread(ask, node.mta.folder, "size")
             answer = await self.client.get(f"http://127.0.0.1:{node.http_port}/v1/ready", timeout=5)
-        except (QueueGone, ValueError, OSError, httpx.HTTPError):
-            return False
-        return answer.status_code == 200
+        except (QueueGone, ValueError, OSError, httpx.HTTPError) as error:
+            return f"node {node.name}: {error!r}"
+        return "" if answer.status_code == 200 else f"node {node.name}: {answer.text}"
 
 
 class Round:
