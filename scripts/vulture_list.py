@@ -117,3 +117,6 @@ _.auto_replies
 _.unsubscribes
 
 # What drives grants of limits, in the processes of the authority and of each queue
+
+# nats-py's client reads by its parser, which is ours
+_._ps
