@@ -66,7 +66,7 @@ async def moved(nodes: Nodes, node: Node, **what: Any) -> int:
 
 def waiting(node: Node) -> dict[str, int]:
     """In zone bulk, by node."""
-    found = ask(node.mta.folder, "cluster-balance", dry_run=True)["waiting"]
+    found = node.mta.ask("cluster-balance", dry_run=True)["waiting"]
     return {name: zones.get("bulk", 0) for name, zones in found.items()}
 
 

@@ -95,8 +95,6 @@ class Agent:
         self._authority: Authority | None = None
         self._leading: asyncio.Task[None] | None = None
         self._take_up()
-        self._began = frozenset(self._here)
-        """Receivers that are there know their sockets."""
 
     async def run(self) -> None:
         """For ever."""
@@ -378,7 +376,7 @@ class Agent:
             if nodes and nodes != known:
                 known = nodes
                 replace_file(self._folder / layout.FOLDER / layout.NODES, json.dumps(nodes).encode(), 0o600)
-                await self._tunnels.serve(nodes.keys() - self._began)
+                await self._tunnels.serve(set(nodes))  # of those that are here, too: they may leave
             await asyncio.sleep(LOOK_S)
 
     def _look(self) -> None:

@@ -96,8 +96,6 @@ class Moves:
         while True:
             try:
                 await self._round()
-            except (ValueError, QueueRefusal, TimeoutError) as error:
-                log.debug("mail of other nodes' zones: %s", error)
             except Exception:
                 log.exception("mail of other nodes' zones cannot be moved; trying again")
             await asyncio.sleep(ROUND_S)
@@ -107,12 +105,15 @@ class Moves:
     async def _round(self) -> None:
         where, away = self.where(), dict[str, int]()
         for number in [one for one in self._here if self._owner(one) == self._name]:
-            found = await self._asked(number, questions.away, {"where": where})
-            self.serves = found["serves"]
-            for zone, count in found["waiting"].items():
-                away[zone] = away.get(zone, 0) + count
-                if count and where.get(zone, ["", False])[1]:
-                    await self._sent_away(number, zone)
+            try:
+                found = await self._asked(number, questions.away, {"where": where})
+                self.serves = found["serves"]
+                for zone, count in found["waiting"].items():
+                    away[zone] = away.get(zone, 0) + count
+                    if count and where.get(zone, ["", False])[1]:
+                        await self._sent_away(number, zone)
+            except (ValueError, QueueRefusal, TimeoutError) as error:
+                log.debug("mail in queue %d of other nodes' zones: %s", number, error)
         self.away = {zone: count for zone, count in away.items() if count}
 
     def where(self) -> dict[str, list[Any]]:
@@ -191,7 +192,11 @@ class Moves:
             while True:
                 at_once = min(AT_ONCE, most - given) if most else AT_ONCE
                 arguments = {"to": to, "zone": zone, "there": there, "most": at_once}
-                gone = await self._asked(number, questions.give, arguments)
+                try:
+                    gone = await self._asked(number, questions.give, arguments)
+                except QueueRefusal as refusal:
+                    done["why"].append(f"queue {number}: {refusal.reply.text}")
+                    break
                 given += gone["recipients"]
                 done["messages"] += gone["messages"]
                 done["recipients"] += gone["recipients"]

@@ -53,7 +53,7 @@ WAITING = ("delivery-zone", "deferred", "parked")
 RECIPIENTS_AT_ONCE, BYTES_AT_ONCE = 500, 8 << 20
 WALKED_AT_ONCE = 5_000
 PIECE_BYTES = 4 << 20
-ANSWER_S = 30.0
+ANSWER_S = 10.0
 """How long the other queue may take for its answer."""
 SAME_S, LOOK_S = 5.0, 0.02
 """How long it waits until it has carried out the same orders."""
@@ -340,6 +340,7 @@ class Transfers:
         """As of `questions.take`. Raises QueueRefusal, OSError."""
         await self._core.when_ready.wait()
         async with self._taking:
+            await self._core.disk.lines.stable()  # what was refused before, and may be there yet, is deleted by then
             value = self._core.disk.store.get(keys.moving_from(giver))
             last, ids = packing.unpack(value) if value is not None else (0, [])
             if number <= last:
@@ -369,7 +370,7 @@ class Transfers:
         for name, record, parts in campaigns:
             if name not in core.campaigns.by_name:
                 copy = campaign_from(name, packing.unpack(record))
-                await with_mail.take_campaign(core, giver, copy, [(key, value) for key, value in parts])
+                await with_mail.take_campaign(core, giver, copy, [(key, value) for key, value in parts], keep=True)
         known = [Task.of(packing.unpack(row)) for row in tasks]
         await with_mail.take_tasks(core, giver, core.clock.apart_ms() - apart_ms, known)
         due_ms = core.clock.steady_ms() + 1 - core.clock.apart_ms() + apart_ms
@@ -382,7 +383,7 @@ class Transfers:
         try:
             await moved.take(core, arrivals, self._place_body, [note])
         except (QueueRefusal, OSError):
-            core.schedule.busy.difference_update([part.key for part in parts_])
+            core.keep(asyncio.ensure_future(self._forgotten([part.key for part in parts_])))
             raise
         marks: list[Operation] = [(keys.taken(one.message.id), None) for one, _ in found]
         core.disk.lines.submit(marks, lambda _: None, sync=False, keep=True)
@@ -390,6 +391,11 @@ class Transfers:
         if core.tasks.active:
             core.tasks.moved([each for one in arrivals for each in one.operations])
         core.changed()
+
+    async def _forgotten(self, refused: list[bytes]) -> None:
+        """A batch that failed may be found all the same: nobody reads its keys until they are deleted."""
+        await self._core.disk.lines.stable()
+        self._core.schedule.busy.difference_update(refused)
 
     def _place_body(self, message_id: str) -> None:
         """Raises OSError."""

@@ -23,13 +23,15 @@ from zonemta_py.queue.core.tasks import Task
 from zonemta_py.queue.lifecycle.moved import Contents
 
 
-async def take_campaign(taker: Core, queue: int, copy: Campaign, parts: list[Operation]) -> None:
-    """Of that queue: it is here from now on, with its template. Raises QueueRefusal."""
+async def take_campaign(
+    taker: Core, queue: int, copy: Campaign, parts: list[Operation], keep: bool = False
+) -> None:  # fmt: skip
+    """Of that queue: it is here from now on, with its template. keep: as of `written`. Raises QueueRefusal."""
     name = copy.name
     record(taker, CAMPAIGN, queue, {"name": name, "at": 0, "record": copy.stored(), "counts": []})
     await taker.disk.journal.stable()
     taker.campaigns.take_over(copy)
-    await written(taker, [*parts, (keys.campaign(name), copy.record()), (keys.left(name), None)])
+    await written(taker, [*parts, (keys.campaign(name), copy.record()), (keys.left(name), None)], keep)
 
 
 def copy_of(giver: Core, campaign: Campaign) -> tuple[Campaign, list[Operation]]:
@@ -78,9 +80,9 @@ def record(taker: Core, what: str, queue: int, value: Any) -> int:
     return taker.disk.ledger.append(Type.TAKEN, TakenRecord(what, queue, value).pack())
 
 
-async def written(core: Core, changes: list[Operation]) -> None:
-    """On stable storage when this returns. Raises QueueRefusal: nothing is."""
+async def written(core: Core, changes: list[Operation], keep: bool = False) -> None:
+    """On stable storage when this returns. keep: it waits as long as it takes; else raises QueueRefusal: nothing is."""
     done: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-    core.disk.lines.submit(changes, done.set_result, sync=True, keep=False)
+    core.disk.lines.submit(changes, done.set_result, sync=True, keep=keep)
     if (reply := await asyncio.shield(done)) is not None:
         raise QueueRefusal(reply)

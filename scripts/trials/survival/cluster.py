@@ -35,6 +35,8 @@ from zonemta_py.disk.packing import unpack
 from zonemta_py.journal import folders as journals
 from zonemta_py.journal import segments
 from zonemta_py.journal.records import Type
+from zonemta_py.queue.api import QueueFault
+from zonemta_py.wire.blocking_client import QueueGone, ask
 
 NODES = "abc"
 ROUNDED_MS = 2
@@ -273,8 +275,39 @@ class Faults:
         await self._asleep(5)
 
 
+class Moving:
+    """Orders at random that mail of a zone goes to a node, or that nodes are balanced, while they are struck."""
+
+    def __init__(self, nodes: Nodes, seed: int) -> None:
+        self._nodes, self._dice = nodes, random.Random(seed + 1)
+        self.recipients = self.done = 0
+        self.refused = Counter[str]()
+
+    async def run(self, count: int) -> None:
+        """So many orders, spread a little."""
+        for _ in range(count):
+            await asyncio.sleep(self._dice.uniform(0.05, 0.5))
+            node, to = self._dice.choice(self._nodes.all), self._dice.choice(NODES)
+            order: tuple[str, dict[str, Any]] = ("cluster-balance", {})
+            if self._dice.random() < 0.8:
+                order = "cluster-move-zone", {"zone": self._dice.choice(("default", "bulk")), "to": to}
+            try:
+                found = await asyncio.to_thread(ask, node.mta.folder, order[0], **order[1])
+            except (ValueError, QueueGone, QueueFault, OSError) as error:
+                self.refused[str(error)[:60]] += 1
+            else:
+                self.done += 1
+                self.recipients += found["recipients"]
+
+
 async def trial(
-    folder: Path, *, letters: int, faults: int, seed: int, progress: Progress = lambda done, note: None
+    folder: Path,
+    *,
+    letters: int,
+    faults: int,
+    seed: int,
+    moves: int = 0,
+    progress: Progress = lambda done, note: None,
 ) -> dict[str, Any]:
     """Runs it and returns figures; "broken" lists the rules that were broken."""
     ledger, start = Ledger(), time.monotonic()
@@ -283,15 +316,17 @@ async def trial(
         await nodes.start()
         try:
             clients = [Client(node.mta.port, ledger) for node in nodes.all]
-            striking, tasks = Faults(nodes, seed), ClusterTasks(nodes, seed)
+            striking, tasks, moving = Faults(nodes, seed), ClusterTasks(nodes, seed), Moving(nodes, seed)
             await tasks.fill()
             shares = [range(at, letters, len(clients)) for at in range(len(clients))]
             done = lambda: sum(one.replies[250] for one in clients) + running.counters.messages  # noqa: E731
             async with asyncio.TaskGroup() as group:
                 work = [group.create_task(one.hand_in(share)) for one, share in zip(clients, shares, strict=True)]
                 ordering = group.create_task(tasks.order())
+                shifting = group.create_task(moving.run(moves))
                 await _struck(striking, faults, letters, done, lambda: all(map(_is_over, work)), progress)
                 ordering.cancel()
+                shifting.cancel()
             nodes.servers.start()
             for node in nodes.all:
                 node.again()
@@ -310,6 +345,7 @@ async def trial(
     return {
         "seconds": round(time.monotonic() - start, 1),
         "faults": dict(striking.struck),
+        **({"moved": moving.recipients, "moves": moving.done, "moves refused": dict(moving.refused)} if moves else {}),
         "replies": dict(sum((one.replies for one in clients), Counter[int]())),
         "limited": len(sent),
         "tasks": ordered,
@@ -362,5 +398,6 @@ if __name__ == "__main__":
         command(
             "cluster", __doc__, "Three nodes, three NATS servers", trial,
             letters=(20_000, "letters handed in"), faults=(60, "faults"),
+            moves=(0, "orders that mail of a zone goes to another node"),
         )
     )  # fmt: skip

@@ -31,7 +31,9 @@ def command(
     folder = options.folder or Path(tempfile.mkdtemp(prefix=f"zonemta-{name.replace(' ', '-')}-"))
     console = Console(stderr=options.json)
     console.print(f"seed {options.seed}, queue and log in {folder}")
-    with bar(console, "struck", sum(list(amounts.values())[1:]) - amounts.get("queues", 0)) as advance:
+    with bar(
+        console, "struck", sum(list(amounts.values())[1:]) - amounts.get("queues", 0) - amounts.get("moves", 0)
+    ) as advance:
         figures = asyncio.run(trial(folder, seed=options.seed, progress=advance, **amounts))
     if options.json:
         print(json.dumps({"seed": options.seed, **figures}, indent=1))

@@ -24,7 +24,7 @@ _WORDS = {
     "concurrency": "connections to it", "connections": "connections of the zone", "deferred": "next try",
     "held": "an operator", "deleted": "nothing", "bounced": "nothing", "rest": "source rests",
     "campaign": "suspended", "tenant": "suspended", "destination": "suspended", "domain": "suspended",
-    "zone": "suspended", "deadline": "deadline", "pull": "a client",
+    "zone": "suspended", "deadline": "deadline", "pull": "a client", "away": "another node",
     "copy": "nothing is sent", "drain": "nothing is sent", "recovery": "nothing is sent", "disk": "nothing is sent",
 }  # fmt: skip
 _ENDLESS = {
@@ -32,6 +32,7 @@ _ENDLESS = {
     "suspended": "resumed", "source": "resumed", "concurrency": "one of them ends", "connections": "one of them ends",
     "held": "released or deleted", "deleted": "the task is undone", "bounced": "queued again",
     "rate": "enough deliveries succeed", "pull": "a client fetches it",
+    "away": "a node that has it is there",
     "copy": "it is adopted", "drain": "the next start", "recovery": "that is done", "disk": "it is writable again",
 }  # fmt: skip
 ROWS_MAX, LANES = 200, 1_000
