@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1] / "queue"
 FILES = [*TESTS.glob("contract/test_*.py"), TESTS / "test_conformance.py"]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(not program(), reason="nats-server is not installed")
 async def test_the_contract_holds_over_a_blow_of_each_kind(tmp_path: Path) -> None:
     figures = await trial(tmp_path, shared(list(CASES)), Console())

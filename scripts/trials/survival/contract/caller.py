@@ -22,7 +22,7 @@ from zonemta_py.sink.record import ReceivedMessage
 FINISHED = ("undoable", "done", "canceled", "undone")
 STATES = ("queued", "leased", "deferred", "held", "deleted", "bounced")
 LATER = (408, 425, 429, 502, 503, 504)
-REQUEST_S, PATIENCE_S, PAUSE_S = 25.0, 120.0, 0.1
+REQUEST_S, PATIENCE_S, PAUSE_S = 25.0, 240.0, 0.1
 
 
 class Reply(NamedTuple):

@@ -27,7 +27,7 @@ KINDS = ("owner", "another", "leader", "server")
 """What is killed: the node whose queue the cases are about, one that has nothing of it and does not lead, the node that
 leads, the NATS server that leads the log of that queue."""
 KEY = "zmta_contract"
-PATIENCE_S = 90.0
+PATIENCE_S = 240.0
 WITHIN_S = 0.6
 """After all cases have come to their middle."""
 SLOW_S = 6
