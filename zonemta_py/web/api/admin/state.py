@@ -10,10 +10,11 @@ from fastapi import APIRouter, Depends, Request, Response
 from zonemta_py.queue import questions
 from zonemta_py.web.api.admin import bodies, rows
 from zonemta_py.web.api.admin.operation import ask, asked, operation
-from zonemta_py.web.authentication import answer, described, request_context
+from zonemta_py.web.authentication import answer, described, needs, request_context
 from zonemta_py.web.documents import models, reading
 from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import QUEUE_S, RequestProblem
+from zonemta_py.web.keys import RIGHTS
 
 router = APIRouter(prefix="/v1")
 
@@ -30,7 +31,7 @@ async def ready(request: Request) -> Response:
 
 @router.get(
     "/node", summary="Which node of which cluster this is", response_model=document(rows.NodeIdentity),
-    responses=described(422), openapi_extra={"security": [{"key": []}]},
+    responses=described(422), openapi_extra=needs(*RIGHTS),
     dependencies=[Depends(reading.known_query)],
 )  # fmt: skip
 async def node(request: Request) -> Response:
