@@ -12,7 +12,7 @@ from zonemta_py.web.api.admin import rows, where
 from zonemta_py.web.api.admin.where import Filter
 from zonemta_py.web.documents import values
 from zonemta_py.web.documents.feedback_rows import MessageId
-from zonemta_py.web.documents.models import Cause, Model
+from zonemta_py.web.documents.models import Cause, FilledLine, Line, Model
 
 IDS_MAX = 900
 """Messages of one request."""
@@ -113,10 +113,10 @@ class Reload(Model):
 
 
 class ZoneToNode(Model):
-    zone: Annotated[str, Field(min_length=1, max_length=64)]
-    to: Annotated[str, Field(min_length=1, max_length=32)]
+    zone: Annotated[FilledLine, Field(max_length=64)]
+    to: Annotated[FilledLine, Field(max_length=32)]
     """The node that gets it."""
-    giver: Annotated[str, Field(max_length=32)] = ""
+    giver: Annotated[Line, Field(max_length=32)] = ""
     """Only what waits on this node; "": on all others."""
 
 
