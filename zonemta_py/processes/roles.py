@@ -288,8 +288,14 @@ def _sender(child: Child) -> None:
     generation of the configuration. SIGTERM is left to the queue, which then leases nothing more to it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    from zonemta_py.queue.api import QueueRefusal
+
     listen_to_log(child.config, child.host)
-    uvloop.run(deliver(child.config, child.host, child.name, child.given.generation))
+    try:
+        uvloop.run(deliver(child.config, child.host, child.name, child.given.generation))
+    except QueueRefusal as error:
+        print(f"zonemta: {child.name} has no queue to deliver from: {error}", file=sys.stderr, flush=True)
+        os._exit(os.EX_TEMPFAIL)
 
 
 async def deliver(config: Config, host: Host, name: str, generation: int) -> None:
