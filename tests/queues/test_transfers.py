@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,52 @@ async def test_mail_of_a_zone_goes_and_is_sent_from_there(sides: tuple[Side, Sid
     assert sorted(sent) == ids[:-1]
     assert b.places() == {}
     assert [one.id for one in await a.leases()] == ids[-1:]
+
+
+@pytest.mark.parametrize("whose", ["give", "take"])
+async def test_who_asks_may_go_away_at_any_moment(
+    sides: tuple[Side, Side], whose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has begun is done to its end: nothing stays between the schedule and the store."""
+    a, b = sides
+    monkeypatch.setattr(transfers, "AGAIN_S", 0.01)
+    for moment in range(24):
+        ids = [await a.put(f"u{number}@x.test") for number in range(3)]
+        await a.rest()
+        if whose == "take":
+            monkeypatch.setattr(a, "ask_other", partial(cut_off, b, moment))
+            with suppress(QueueRefusal):
+                await a.transfers.give(1, ALL)
+            monkeypatch.undo()
+            monkeypatch.setattr(transfers, "AGAIN_S", 0.01)
+        else:
+            await canceled(a.transfers.give(1, ALL), moment)
+        async with asyncio.timeout(10):
+            while a.transfers.under_way:
+                await a.rest()
+        await a.transfers.give(1, ALL)
+        sent = list[str]()
+        while len(sent) < len(ids):
+            for one in await b.leases():
+                sent.append(one.id)
+                await b.settle(one)
+            await b.rest()
+        assert sorted(sent) == ids
+        assert a.places() == b.places() == {}
+
+
+async def canceled(work: Coroutine[Any, Any, Any], moment: int) -> None:
+    task = asyncio.ensure_future(work)
+    for _ in range(moment):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def cut_off(other: Side, moment: int, question: str, **arguments: Any) -> Any:
+    """The connection by which it is asked is lost."""
+    await canceled(getattr(other.transfers, str(question).replace("-", "_"))(**arguments), moment)
+    raise QueueRefusal(LOST)
 
 
 async def test_there_and_back_and_what_is_being_delivered_stays(sides: tuple[Side, Side]) -> None:

@@ -415,7 +415,13 @@ class Authority:
         anything. Raises Refused if none takes it; QueueRefusal if none runs, or one that may take it does not
         answer."""
         async with self._one:
-            order = await asyncio.to_thread(self._orders.write, int(time.time() * 1000), question, arguments)
+            try:
+                order = await asyncio.to_thread(self._orders.write, int(time.time() * 1000), question, arguments)
+            except OSError as error:
+                sentence = (
+                    f"the order cannot be noted now ({cause(error)}); nothing is changed, give it again in a moment"
+                )
+                raise QueueRefusal(Reply(451, "4.3.0", sentence)) from None
             progress = self._progress = InProgress(order)
             try:
                 self._orders.given(order)

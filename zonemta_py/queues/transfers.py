@@ -21,9 +21,9 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.files import sync
@@ -45,6 +45,7 @@ from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.pull import PUSHED
 
 log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 TAKEN, LATER = "taken", "later"
 """What `take` answers with: [TAKEN, ids], [LATER, why]."""
@@ -129,6 +130,15 @@ class Transfers:
     async def give(self, to: int, wanted: WantedMail, most: int = RECIPIENTS_AT_ONCE) -> questions.Gave:
         """As of `questions.give`. Raises QueueRefusal."""
         await self._core.when_ready.wait()
+        return await self._whatever_becomes_of_who_asks(self._give(to, wanted, most))
+
+    async def _whatever_becomes_of_who_asks(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """What has begun is done to its end: messages are not left between the schedule and the store."""
+        task = asyncio.ensure_future(work)
+        self._core.keep(task)
+        return await asyncio.shield(task)
+
+    async def _give(self, to: int, wanted: WantedMail, most: int) -> questions.Gave:
         async with self._giving:
             if (batch := self._out.get(to)) is not None and batch.ids:
                 return self._said(wanted, *await self._offer(to, batch))
@@ -321,8 +331,8 @@ class Transfers:
                         await self._offer(to, batch)
                     except QueueRefusal as refusal:
                         log.info("messages for queue %d wait: %s", to, refusal.reply.text)
-                    except StoreError as error:
-                        log.info("messages for queue %d wait: %s", to, error)
+                    except (StoreError, ValueError, OSError) as error:
+                        log.warning("messages for queue %d wait: %s", to, error)
             await asyncio.sleep(AGAIN_S)
 
     # -- another one's
@@ -339,6 +349,14 @@ class Transfers:
     ) -> list[Any]:  # fmt: skip
         """As of `questions.take`. Raises QueueRefusal, OSError."""
         await self._core.when_ready.wait()
+        return await self._whatever_becomes_of_who_asks(
+            self._take(giver, number, order, apart_ms, messages, campaigns, tasks)
+        )
+
+    async def _take(
+        self, giver: int, number: int, order: int, apart_ms: int, messages: list[list[Any]],
+        campaigns: list[list[Any]], tasks: list[bytes],
+    ) -> list[Any]:  # fmt: skip
         async with self._taking:
             await self._core.disk.lines.stable()  # what was refused before, and may be there yet, is deleted by then
             value = self._core.disk.store.get(keys.moving_from(giver))
