@@ -20,6 +20,8 @@ from tests.queue.test_model import Life
 from zonemta_py.cluster import log
 from zonemta_py.cluster.blocks import Joiner
 from zonemta_py.disk.packing import pack
+from zonemta_py.queue.recovery.open_store import REPAIR_MARK
+from zonemta_py.queues import layout
 
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "10"))
 
@@ -75,6 +77,42 @@ def test_any_life_goes_on_elsewhere(
     )  # fmt: skip
 
 
+async def test_files_of_a_time_before_others_had_the_queue_count_for_nothing(memory: Path) -> None:
+    """Found where the queue comes back to, they are set aside: what others accepted and sent meanwhile is in the log,
+    also if that was begun anew."""
+    home = KeptHouse(memory / "house", MemoryStream(1))
+    await home.open()
+    await home.put("ann@x.test")
+    await home.rest()
+    stale = home.image()
+    await home.lost()
+    for lease in await home.leases():
+        await home.settle(lease)
+    bob = await home.put("bob@x.test")
+    await home.rest()
+    home.ways = ("here",)
+    (home.folder / REPAIR_MARK).touch()
+    await home.lost()
+    home.abandon()
+    home.folder, home.epoch = stale, home.epoch + 1
+    await home.begin()
+    home.queue.start()
+    assert [(row["id"], row["recipient"]) for row in await home.listed()] == [(bob, "bob@x.test")]
+    assert list(stale.glob("before-log-*"))
+    home.abandon()
+
+
+def test_what_a_queue_has_beside_is_set_aside_when_it_becomes_the_one_at_home(tmp_path: Path) -> None:
+    """Else it would be found, and taken for the queue's, when another queue is at home later."""
+    layout.write(tmp_path, [1, 2], home=1)
+    (tmp_path / "queues" / "2" / "store").mkdir(parents=True)
+    layout.set_home_aside(tmp_path)
+    layout.write(tmp_path, [2], home=2)
+    assert layout.folder_of(tmp_path, 2) == tmp_path
+    assert not (tmp_path / "queues" / "2").exists()
+    assert len(layout.gone(tmp_path)) == 1
+
+
 async def test_every_family_of_keys_is_there_again(memory: Path) -> None:
     """Campaigns with merged mail, suppressions, tasks, keys of requests, who is in doubt: each as it was, with its
     index."""
@@ -88,7 +126,7 @@ async def test_every_family_of_keys_is_there_again(memory: Path) -> None:
     home = await lived(house)
     image = home.image()
     before = contents(image)
-    assert [name for name, rows in before.items() if not rows] == ["ordered", "probe"]
+    assert [name for name, rows in before.items() if not rows] == ["moving", "ordered", "probe"]
     home.abandon()
     home.folder = memory / "there"
     await home.take_over()

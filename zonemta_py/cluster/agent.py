@@ -389,6 +389,8 @@ class Agent:
             print(f"zonemta: node {owner} has taken over queue {lost[0]} of this node", file=sys.stderr, flush=True)
             os._exit(REPLACED)
         if more := [number for number in mine if number not in there and number not in self._leaving]:
+            for number in more:  # what is there of it is of a time before others had it
+                layout.set_aside(self._folder, number)
             layout.write(self._folder, [*there, *more])
             self._take_up()
         now = time.monotonic()

@@ -2,8 +2,9 @@
 
 The log has a batch before the store, and a record at the same time as the journal; so after a crash it may have more
 than both, none of which was answered. What the journal has more, and what recovery writes beside the lines, the log
-gets when the queue begins (`ReplicatedLog.begin`). Where the two do not belong together the log begins anew with what
-is here, unless it is the log that has more: then store and journal are made again of it, and the old ones set aside.
+gets when the queue begins (`ReplicatedLog.begin`). Where the two do not belong together the log counts, since all that
+was acknowledged is in it, also by other nodes meanwhile: store and journal are made again of it, and the old ones set
+aside. Only where the log has nothing that the store does not, it begins anew with what is here.
 
 Failures: Replaced, NotReached, StoreError, OSError: all of it can be repeated.
 """
@@ -69,9 +70,22 @@ async def catch_up(config: Config, log: ReplicatedLog) -> None:
         say(f"queue {log.number}: the files here are older than what its log still has of them; they are set aside")
         await _made_again(config, log)
         return
+    if log.pen.base and (not same or await _has_more(log, mark)):
+        say(f"queue {log.number}: its log does not go on from the files here, which are set aside; the log counts")
+        await _made_again(config, log)
+        return
     if log.pen.base:
         say(f"queue {log.number}: its files were changed without its log, which begins anew with them")
     log.needs_base = True
+
+
+async def _has_more(log: ReplicatedLog, mark: LogMark) -> bool:
+    """Whether the log has batches that the store does not: they may have been acknowledged, by another node too."""
+    joiner = Joiner(max(mark.sequence + 1, log.first))
+    async for block in blocks_of(log.stream, joiner.next, log.last, joiner):
+        if block.kind in (BlockKind.STORE, BlockKind.BOTH, BlockKind.LIVE) and block.last > mark.sequence:
+            return True
+    return False
 
 
 async def _applied(store: Store, journal: Path, mark: LogMark, log: ReplicatedLog) -> None:

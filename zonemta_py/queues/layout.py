@@ -100,13 +100,18 @@ def gone(folder: Path) -> list[Path]:
 
 def set_aside(folder: Path, number: int) -> None:
     """There is no such queue any more: its folder, if it has anything, becomes one of `gone`. Raises OSError."""
-    place = folder_of(folder, number)
-    if number != home_of(folder) and place.exists():
-        if not any(place.iterdir()):
-            place.rmdir()
-            return
-        place.rename(place.with_name(f"{number}{GONE}{time.time_ns() // 1_000_000}"))
-        sync(place.parent)
+    if number != home_of(folder):
+        _aside(folder_of(folder, number))
+
+
+def _aside(place: Path) -> None:
+    if not place.exists():
+        return
+    if not any(place.iterdir()):
+        place.rmdir()
+        return
+    place.rename(place.with_name(f"{place.name}{GONE}{time.time_ns() // 1_000_000}"))
+    sync(place.parent)
 
 
 def set_home_aside(folder: Path) -> None:
@@ -132,6 +137,8 @@ def write(folder: Path, queues: Iterable[int], becoming: Iterable[int] = (), hom
     there, next_ = sorted(queues), sorted(becoming)
     path = folder / FOLDER / LAYOUT
     home = home_of(folder) if home is None else home
+    if home != home_of(folder):  # what it has beside is of another time, and must not be found there later
+        _aside(folder / FOLDER / str(home))
     if there == [0] and not next_ and not home:
         path.unlink(missing_ok=True)
         (folder / AUTHORITY).unlink(missing_ok=True)
