@@ -145,6 +145,28 @@ async def test_mail_of_a_zone_goes_and_is_sent_from_there(sides: tuple[Side, Sid
     assert [one.id for one in await a.leases()] == ids[-1:]
 
 
+@pytest.mark.parametrize("deferred", [False, True])
+async def test_what_came_after_the_last_position_is_sent_after_a_crash(
+    sides: tuple[Side, Side], deferred: bool
+) -> None:
+    """Though it is older than what the queue had sent by then: its low-water marks had passed that."""
+    a, b = sides
+    old = await a.put("ann@x.test")
+    await b.put("bob@x.test")
+    for side in (a, b) if deferred else ():
+        (lease,) = await side.leases()
+        await side.settle(lease, DEFERRED)
+        await side.move(100_000)
+    for lease in await b.leases():
+        await b.settle(lease)
+    await b.rest()
+    await b.queue.position()
+    assert (await a.transfers.give(1, ALL))["messages"] == 1
+    await (await b.crash_and_begin()).finish()
+    await b.move(1)
+    assert [one.id for one in await b.leases()] == [old]
+
+
 @pytest.mark.parametrize("whose", ["give", "take"])
 async def test_who_asks_may_go_away_at_any_moment(
     sides: tuple[Side, Side], whose: str, monkeypatch: pytest.MonkeyPatch
@@ -327,3 +349,10 @@ async def test_random_lives_and_deaths(
         report = await offline.check(one.config, clock=one.clock)
         assert [each for each in report.problems if each.severity != "harmless"] == []
         await one.open()
+        await one.move(1_000_000)
+        while found := await one.leases():
+            for lease in found:
+                await one.settle(lease)
+            await one.rest()
+        waiting = Counter(family for family, _ in one.places().values())
+        assert not waiting["delivery-zone"] + waiting["deferred"] + waiting["parked"]

@@ -396,7 +396,7 @@ class Transfers:
             moved.arrival(core, MailOrigin(giver, apart_ms, then_ms), _freed(one, due_ms)) for one, then_ms in found
         ]
         parts_ = [part for one in arrivals for part in one.contents.parts]
-        core.schedule.busy.update([part.key for part in parts_])
+        self._lock(part.key for part in parts_)  # so that no position record passes them meanwhile
         note = (keys.moving_from(giver), packing.pack([number, [one.message.id for one, _ in found]]))
         try:
             await moved.take(core, arrivals, self._place_body, [note])

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.disk import packing
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.frame import Record
 from zonemta_py.journal import segments
 from zonemta_py.journal.records import Type
@@ -26,7 +26,7 @@ from zonemta_py.journal.records.mail import (
     address_of,
 )
 from zonemta_py.journal.records.orders import CONFIGURATION, StandingRecord
-from zonemta_py.journal.records.taken import MESSAGE, TakenMessage, TakenRecord
+from zonemta_py.journal.records.taken import FAMILIES, MESSAGE, TakenMessage, TakenRecord
 from zonemta_py.queue.core.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.core.segments import Segments
 
@@ -157,6 +157,16 @@ class Suffix:
         self.left[message.id] = {row.address for row in message.rows()}
         if counts:
             self.segments.born(message.id)
+            self._unpassed(message)
+
+    def _unpassed(self, message: TakenMessage) -> None:
+        """Its keys may lie below the low-water marks of then: it is older than it is here."""
+        for row in message.rows():
+            marks, family = self.marks.get(row.zone), FAMILIES[row.family]
+            if marks and family == "delivery-zone":
+                marks["fresh"] = min(marks["fresh"], keys.fresh(row.zone, message.id, row.address))
+            elif marks and family == "deferred":
+                marks["due"] = min(marks["due"], keys.deferred(row.zone, row.middle, message.id, row.address))
 
     def _started(self, ms: int, start: StartRecord, counts: bool) -> None:
         self.working[start.lease] = start
