@@ -145,6 +145,15 @@ async def test_without_a_quorum_nothing_is_said_to_be_done(log: Log, servers: Th
     assert await log.append_next(b"two") in (1, 2)
 
 
+async def test_of_several_that_create_a_key_at_once_one_does(connect: Callable[..., Awaitable[Nats]]) -> None:
+    """The others are told that it is there, also while it is on its way."""
+    several = [(await connect(f"n{number}")).bucket("race") for number in range(4)]
+    await several[0].make()
+    for number in range(30):
+        said = await asyncio.gather(*(one.create(f"k{number}", b"x") for one in several), return_exceptions=True)
+        assert [type(one) for one in said if not isinstance(one, int)] == [WrongSequence] * 3, said
+
+
 async def test_values(nats: Nats) -> None:
     bucket = nats.bucket("values")
     await bucket.make()

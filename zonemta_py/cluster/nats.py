@@ -824,7 +824,11 @@ class Bucket:
         try:
             return await self._put(key, value, 0, timeout_s)
         except WrongSequence as error:
-            if (deleted := await self._deleted(key, timeout_s)) is None:
+            try:
+                deleted = await self._deleted(key, timeout_s)
+            except NotThere:  # another one's is on its way
+                raise error from None
+            if deleted is None:
                 raise error
             return await self._put(key, value, deleted, timeout_s)
 

@@ -138,8 +138,10 @@ class NodeMembership:
             try:
                 return str(packing.unpack((await self._bucket.get(IDENTITY)).value or b""))
             except NotThere:
-                with suppress(WrongSequence):
+                try:
                     await self._bucket.create(IDENTITY, packing.pack(token_hex(8)))
+                except WrongSequence:  # another one has chosen it at the same time
+                    await asyncio.sleep(ROUND_S / 5)
 
     def _identity(self) -> tuple[str, bool]:
         """The instance; and whether it is one of an earlier start."""
