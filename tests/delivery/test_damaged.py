@@ -93,7 +93,7 @@ def test_status_and_nagios_say_it() -> None:
         "certificates": [], "ending": False, "since_ms": 0, "folder": "/x", "configuration": 1, "zones": {},
         "rates": dict.fromkeys(("in", "out", "deferred", "bounced"), 0.0),
         "sessions": {"listeners": {}, "accounts": {}},
-        "bounced": 0,
+        "bounced": 0, "alone": 0,
     }  # fmt: skip
     none = (None, None)
     limits = dict.fromkeys(("queued", "waiting", "in_doubt", "disk", "certificate"), none)

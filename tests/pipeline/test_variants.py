@@ -69,7 +69,7 @@ def test_several_nodes_choose_together() -> None:
         {"name": "may.a", "hits": 2, "of": 20},
         {"name": "may.b", "hits": 4, "of": 20},
     ]
-    with Nodes(NodeAccess(("http://127.0.0.1:1", "http://127.0.0.1:2"), "k")) as nodes, pytest.raises(
+    with Nodes(NodeAccess(("http://127.0.0.1:1", "http://127.0.0.1:2"), "k", patience_s=0.1)) as nodes, pytest.raises(
         OtherNodes, match="each of 2 nodes knows only its own figures; name the variant"
     ):  # fmt: skip
         nodes.decide("may", "", "")

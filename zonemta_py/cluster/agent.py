@@ -341,7 +341,7 @@ class Agent:
             try:
                 state = await self._versions.look(self._folder)
             except (NatsError, OSError) as error:
-                log.debug("configurations cannot be compared: %s", error)
+                log.debug("configurations cannot be compared: %s", cause(error))
                 continue
             if state is not None:
                 if state.had < state.number:

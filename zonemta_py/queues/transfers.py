@@ -29,6 +29,7 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.files import sync
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.disk.notes import Note
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
@@ -332,7 +333,7 @@ class Transfers:
                     except QueueRefusal as refusal:
                         log.info("messages for queue %d wait: %s", to, refusal.reply.text)
                     except (StoreError, ValueError, OSError) as error:
-                        log.warning("messages for queue %d wait: %s", to, error)
+                        log.warning("messages for queue %d wait: %s", to, cause(error))
             await asyncio.sleep(AGAIN_S)
 
     # -- another one's

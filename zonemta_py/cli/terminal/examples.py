@@ -56,6 +56,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta cluster move --zone bulk --to mx2 --from mx1",
     ),
     "cluster balance": ("zonemta cluster balance --dry-run", "zonemta cluster balance"),
+    "cluster config": (
+        "zonemta cluster config",
+        "zonemta cluster config --history",
+        "zonemta cluster config --diff mx2",
+    ),
     "cluster verify": ("zonemta cluster verify",),
     "config history": ("zonemta config history", "zonemta config history 12"),
     "config forget": ("zonemta config forget", "zonemta config forget --before 12"),
