@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from nats_servers import ThreeServers
 from tests.cluster.houses import KeptHouse
 from zonemta_py.cluster.log import Replaced, ReplicatedLog
 from zonemta_py.cluster.log_stream import QueueLogStream
-from zonemta_py.cluster.nats import Nats
+from zonemta_py.cluster.nats import Nats, NatsError
 from zonemta_py.config import ClusterSection
 
 Connect = Callable[..., Awaitable[Nats]]
@@ -87,3 +88,51 @@ async def test_who_takes_a_log_over_has_it_alone(
         await ReplicatedLog.fenced(stream, 4, 1, "a")
     one.close()
     second.close()
+
+
+async def test_what_a_leader_has_lost_comes_from_the_others_and_is_written_again(
+    servers: ThreeServers, section: ClusterSection, connect: Connect, memory: Path
+) -> None:
+    """A byte of one server's files changes, and it leads the log then. Another machine that takes the queue over has
+    all of it; the queue's owner notices, and begins the log anew with its own files."""
+    home = await at_home(connect, section, memory)
+    die = random.Random(2)
+    for number in range(90):
+        await home.put(f"{number}@x.test", sender="", body=b"Subject: x\r\n\r\n" + die.randbytes(230_000))
+    await home.log.stable()
+    nats = await connect("look")
+    server = servers.named((await nats.info(home.stream.name)).leader)
+    server.kill()
+    oldest = min(path for path in server.folder.rglob("*.blk") if home.stream.name in str(path))
+    data = bytearray(oldest.read_bytes())
+    data[len(data) // 2] ^= 4
+    oldest.write_bytes(data)
+    server.start()
+    async with asyncio.timeout(60):
+        while (await nats.info(home.stream.name)).leader != server.name or (await nats.copies(home.stream.name)).behind:
+            with suppress(NatsError):
+                await nats._api(
+                    f"STREAM.LEADER.STEPDOWN.{home.stream.name}", {"placement": {"preferred": server.name}}, 10
+                )
+            await asyncio.sleep(1)
+    first, last, _, lost = await home.stream.info()
+    assert lost > 0
+    async with asyncio.timeout(30):
+        while not home.replaced:  # noqa: ASYNC110 (the log tells by an attribute)
+            await asyncio.sleep(0.1)
+    assert f"lacks {lost} messages" in str(home.replaced.pop())
+    beside = QueueLogStream(
+        await Nats.connect(section.model_copy(update={"servers": [server.url]}), "beside"), section.name, 3
+    )
+    assert [number async for number, _ in beside.read(first, last)] == list(range(first, last + 1))
+    await beside._nats.close()
+    await home.crash()  # takes it over by the log alone: no file of the first one is there
+    assert len(await home.listed()) == 90
+    assert home.log.copies == 0
+    async with asyncio.timeout(30):
+        while (await home.stream.info()).lost:  # noqa: ASYNC110 (a copy is made)
+            await asyncio.sleep(0.1)
+    await home.crash()
+    assert len(await home.listed()) == 90
+    await home.sound()
+    home.abandon()

@@ -112,7 +112,7 @@ async def _applied(store: Store, journal: Path, mark: LogMark, log: ReplicatedLo
         writer.close()
     for fault in joiner.faults:
         say(f"queue {log.number}: {fault}; the log begins anew with what is here")
-    log.needs_base = bool(joiner.faults)
+    log.needs_base |= bool(joiner.faults)
     log.resume(mark, records, journals)
     if changed:
         store.write([(keys.LOG, pack(log.mark))], sync=True)

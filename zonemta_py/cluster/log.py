@@ -50,6 +50,8 @@ AGAIN_S = 0.25
 LOST_S = 15.0
 """So long a stream may seem to lack what was acknowledged: a new leader knows first that it is one."""
 TICK_S = 0.25
+GUARD_S = 5.0
+"""Between two looks whether the log still has what it had."""
 SHOTS = 40
 """More than are on their way at once."""
 FLYING_MOST, FLYING_BYTES = 32, 4 * 1024 * 1024
@@ -120,7 +122,9 @@ class ReplicatedLog:
         """What was there when it was opened; the last one is this process's TAKEOVER."""
         self.records = 0
         self.needs_base = False
-        """What is on disk here is not what the log says: it begins anew."""
+        """What is on disk here is not what the log says, or that has been damaged: it begins anew."""
+        self._is_anew = False
+        """It does, and the copy has not ended yet."""
         self.mark = LogMark(base=pen.base, sequence=last, journal=last, appended=size)
         self._replaced = replaced
         self._next = last + 1
@@ -154,7 +158,7 @@ class ReplicatedLog:
         """Bodies appended since the copy under way, or the last one, was begun."""
         self._reading, self._is_closed = threading.Lock(), False
         """Held by the thread that reads the store for a copy: LevelDB crashes if it is closed meanwhile."""
-        self._tasks = {self._loop.create_task(self._run()), self._loop.create_task(self._look())}
+        self._tasks = {self._loop.create_task(work) for work in (self._run(), self._look(), self._guard())}
         self.appended_bytes = self.messages = self.copies = 0
         """By this process."""
 
@@ -175,7 +179,9 @@ class ReplicatedLog:
             places = range(info.last + 1, info.last + 1 + shots)
             several = {place: blocks.cut(BlockKind.TAKEOVER, pen, place, pack([epoch, node]))[0] for place in places}
             if last := await _appended(stream, several):
-                return cls(stream, number, pen, last, info.first, info.bytes, replaced)
+                opened = cls(stream, number, pen, last, info.first, info.bytes, replaced)
+                opened.needs_base = info.lost > 0
+                return opened
             shots = SHOTS  # somebody is writing: whichever of them is next in its place is enough
             await asyncio.sleep(AGAIN_S)
 
@@ -316,7 +322,7 @@ class ReplicatedLog:
         self._journals.append((self._copy(store, True), 0))
         self._needed = applied + 1 if applied else 1
         self._take(segments.read(folder, applied + 1 if applied else 0))
-        self.needs_base = False
+        self.needs_base, self._is_anew = False, True
 
     # -- copies
 
@@ -373,6 +379,7 @@ class ReplicatedLog:
         self._copying = False
         self.mark = self.mark._replace(live=live, appended=max(0, self.mark.appended - live), queued=queued)
         await self._trim(began)
+        self._is_anew = False
 
     async def _copied_keys(self, store: Store, kept: KeptInstant) -> int:
         at, live = b"", 0
@@ -521,6 +528,25 @@ class ReplicatedLog:
                     )  # fmt: skip
                 self.is_late = True
                 self._late()
+
+    async def _guard(self) -> None:
+        """As long as this process is well the queue's files have all that was damaged in the log."""
+        damaged = False
+        while True:
+            await asyncio.sleep(GUARD_S)
+            if self._is_anew:
+                continue
+            with suppress(NotReached):
+                lost = (await self.stream.info()).lost
+                if lost and damaged:
+                    self._replaced(
+                        Replaced(
+                            f"the log of queue {self.number} lacks {lost:,} messages that it had, since files of a "
+                            "NATS server were damaged; it is made again of the queue's own files"
+                        )
+                    )
+                    return
+                damaged = lost > 0
 
     async def _settle(self) -> None:
         """After an error: what is there, and what has to be sent again. Raises Replaced."""

@@ -43,7 +43,7 @@ class QueueLogStream:
             found = await self._nats.info(self.name)
         except NatsError as error:
             raise NotReached(str(error)) from None
-        return StreamExtent(found.first, found.last, found.bytes)
+        return StreamExtent(found.first, found.last, found.bytes, found.last + 1 - found.first - found.messages)
 
     async def get(self, sequence: int) -> bytes | None:
         try:

@@ -53,6 +53,8 @@ PART_BYTES = 512 * 1024
 PARTS_MOST = 256
 """Requests whose parts have not all come."""
 BATCH, BATCH_BYTES = 512, 8 << 20
+LEADS_S, PAUSE_S = 10.0, 0.1
+"""So long a server may take to lead a stream that it is told to."""
 _APPEND = "a"
 """The last part of the subject of an answer to an append begins so; others are numbers."""
 MARK = "Zonemta-Mark"
@@ -102,8 +104,9 @@ class NatsRefusal(NatsError):
 
 
 class StreamInfo(NamedTuple):
-    """first: the sequence of the oldest message that is there; last + 1 if there is none. leader: a server's name, or
-    "". replicas: how many there are to be."""
+    """first: the sequence of the oldest message that is there; last + 1 if there is none. messages: how many there are:
+    less than the sequences, if some have been lost between. leader: a server's name, or "". replicas: how many there
+    are to be."""
 
     first: int
     last: int
@@ -569,24 +572,54 @@ class Nats:
     ) -> AsyncIterator[StreamMessage]:
         """What is there from `first` to `last` (None: the last one now), in order; what has been purged, or is lost, is
         not among it. timeout_s: without anything new."""
-        if last is None:
-            last = (await self.info(stream, timeout_s)).last
+        found = await self.info(stream, timeout_s)
+        first = max(first, found.first)
+        last = found.last if last is None else last
         while first <= last:
-            blocks = await self._some(stream, first, min(BATCH, last - first + 1), timeout_s)
-            if not blocks or blocks[0].sequence != first:  # purged, or lost, or that replica is behind
-                leader = await self._from_leader(stream, first, timeout_s)
-                if leader is None:
-                    return
-                if not blocks or leader.sequence < blocks[0].sequence:
-                    blocks = [leader]
+            blocks = await self._next(stream, first, min(BATCH, last - first + 1), timeout_s)
+            if not blocks:
+                return
             first = blocks[0].sequence
             for block in blocks:
-                if block.sequence > last:
-                    return
-                if block.sequence != first:  # the leader is asked for what lacks
+                if block.sequence != first or first > last:  # others are asked for what lacks
                     break
                 first += 1
                 yield block
+
+    async def _next(self, stream: str, first: int, most: int, timeout_s: float) -> list[StreamMessage]:
+        """Message `first`, and some that follow; where no copy of the stream has that one, the next that there is."""
+        nearest = await self._some(stream, first, most, timeout_s)  # of the copy nearest to the connection
+        asked = set[str]()
+        while not nearest or nearest[0].sequence != first:
+            found = await self._from_leader(stream, first, timeout_s)
+            if found is not None and (not nearest or found.sequence < nearest[0].sequence):
+                nearest = [found]
+            elif not await self._other_leads(stream, first, asked):
+                break
+        return nearest
+
+    async def _other_leads(self, stream: str, lacking: int, asked: set[str]) -> bool:
+        """Lets a server lead that has not been asked yet, since the files of who leads may be damaged. False: there is
+        none, or that message has been purged."""
+        with suppress(NatsError):
+            found = await self._api(f"STREAM.INFO.{stream}", {}, CALL_S)
+            group = found.get("cluster") or {}
+            if lacking < found["state"]["first_seq"]:
+                return False
+            asked.add(group.get("leader", ""))
+            for one in group.get("replicas") or ():
+                if one["name"] in asked or one.get("offline"):
+                    continue
+                asked.add(one["name"])
+                log.warning("a copy of stream %s seems to be damaged; server %s is to lead it", stream, one["name"])
+                which = {"placement": {"preferred": one["name"]}}
+                await self._api(f"STREAM.LEADER.STEPDOWN.{stream}", which, CALL_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LEADS_S):
+                        while (await self.info(stream)).leader != one["name"]:  # noqa: ASYNC110 (nobody tells)
+                            await asyncio.sleep(PAUSE_S)
+                return True
+        return False
 
     async def _some(self, stream: str, first: int, most: int, timeout_s: float) -> list[StreamMessage]:
         which = {"seq": first, "batch": most, "max_bytes": BATCH_BYTES}

@@ -12,11 +12,14 @@ class NotReached(Exception):
 
 
 class StreamExtent(NamedTuple):
-    """first: the oldest message's number; last + 1 if there is none. bytes: what the stream takes on each server."""
+    """As the leader's copy has it. first: the oldest message's number; last + 1 if there is none. bytes: what the
+    stream takes on each server. lost: how many are not there between the first and the last, which are never deleted:
+    its files were damaged."""
 
     first: int
     last: int
     bytes: int
+    lost: int = 0
 
 
 class Stream(Protocol):
