@@ -130,11 +130,15 @@ def _send(console: Console, folder: Path, port: int, count: int) -> tuple[float,
         accepted, tried = progress.add_task("accepted", total=count), progress.add_task("tried", total=count)
         shares = [range(first, count, SESSIONS) for first in range(SESSIONS)]
         sessions = [pool.submit(_session, port, share, lambda: progress.advance(accepted)) for share in shares]
-        while time.monotonic() < start + PATIENCE_S:
+        before, moved = -1.0, start
+        while time.monotonic() < moved + PATIENCE_S:  # it may take long, but not stand still
             over = all(session.done() for session in sessions)
             total = _size(folder)["total"]
             waiting = total["queued"] + total["leased"]
-            progress.update(tried, completed=max(0, progress.tasks[accepted].completed - waiting))
+            done = max(0.0, progress.tasks[accepted].completed - waiting)
+            if done != before:
+                before, moved = done, time.monotonic()
+            progress.update(tried, completed=done)
             if over and not waiting:
                 break
             time.sleep(0.05)

@@ -137,6 +137,7 @@ class Transfers:
         """What has begun is done to its end: messages are not left between the schedule and the store."""
         task = asyncio.ensure_future(work)
         self._core.keep(task)
+        task.add_done_callback(_heard)
         return await asyncio.shield(task)
 
     async def _give(self, to: int, wanted: WantedMail, most: int) -> questions.Gave:
@@ -493,3 +494,9 @@ def _write(path: Any, at: int, data: bytes) -> None:
     with path.open("r+b" if at else "wb") as file:
         file.seek(at)
         file.write(data)
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Who has asked may be gone, and what became of it is noted."""
+    if not task.cancelled():
+        task.exception()

@@ -53,9 +53,9 @@ def above_limit(there: Stage) -> list[str]:
     return [f"limit: {above[2]:.3g} messages more than {RATE:g}/s and {BURST:g} at once allow"]
 
 
-def shared(names: list[str]) -> list[tuple[str, list[str]]]:
+def shared(names: list[str], kinds: tuple[str, ...] = KINDS) -> list[tuple[str, list[str]]]:
     """Each case once: the kinds take turns."""
-    return [(kind, names[at :: len(KINDS)]) for at, kind in enumerate(KINDS)]
+    return [(kind, names[at :: len(kinds)]) for at, kind in enumerate(kinds)]
 
 
 def each(names: list[str], together: int = 1) -> list[tuple[str, list[str]]]:

@@ -52,7 +52,7 @@ async def full(one: Caller, **more: Any) -> list[str]:
 @case("test_put_lease_settle", "test_what_is_taken_is_what_was_put", "test_an_empty_queue_has_nothing")
 async def mail_comes_as_it_was_put(one: Caller) -> None:
     """Sender, recipients and bytes, of messages put before and in the middle of it; with a null sender, too."""
-    assert await one.size() == {}
+    assert (found := await one.size()) == {}, found
     assert await one.browse() == []
     await one.put("a", "b")
     await one.put("c", sender="")
@@ -62,7 +62,7 @@ async def mail_comes_as_it_was_put(one: Caller) -> None:
     await one.come(*"abcdef")
     senders = {who.partition("@")[0]: mail.sender for mail in one.arrived() for who in mail.recipients}
     assert senders == dict.fromkeys("abdf", one.sender) | {"c": "", "e": ""}
-    assert await one.size() == {}
+    assert (found := await one.size()) == {}, found
 
 
 @case("test_many_at_once", "test_many_at_once_each_take_their_own")
@@ -135,7 +135,7 @@ async def a_key_is_one_message(one: Caller) -> None:
     assert await one.together(one.put(f"k{number}", key=key) for number, key in enumerate(keys)) == ids
     await one.over()
     assert [await one.put(f"k{number}", key=key) for number, key in enumerate(keys)] == ids
-    assert await one.size() == {"queued": 9}
+    assert (found := await one.size()) == {"queued": 9}, found
     await one.lift()
     await one.come(*(f"k{number}" for number in range(9)))
 
@@ -259,7 +259,7 @@ async def every_verdict_does_what_it_says(one: Caller) -> None:
         left = await one.browse()
     assert sorted(left) == ["never", "never2"]
     assert (await one.task("delete", undo_s=0))["done"] == 2
-    assert await one.size() == {}
+    assert (found := await one.size()) == {}, found
     doubled = {one.address(who) for who, times in Counter(one.people()).items() if times > 1}
     in_doubt = await one.in_doubt()
     assert doubled <= in_doubt
@@ -379,20 +379,20 @@ async def a_flush_lets_go_what_is_delayed(one: Caller) -> None:
 async def sizes_are_right_at_once(one: Caller) -> None:
     """After each acknowledgement, whoever is asked, also right after the blow."""
     await full(one)
-    assert await one.size() == {"queued": len(PEOPLE)}
+    assert (found := await one.size()) == {"queued": len(PEOPLE)}, found
     await one.middle()
     for number in range(8):
         await one.put(f"more{number}")
-        assert await one.size() == {"queued": len(PEOPLE) + number + 1}
+        assert (found := await one.size()) == {"queued": len(PEOPLE) + number + 1}, found
     assert (await one.task("delete", undo_s=0, recipient=[one.address(who) for who in PEOPLE[:5]]))["done"] == 5
-    assert await one.size() == {"queued": len(PEOPLE) + 3}
+    assert (found := await one.size()) == {"queued": len(PEOPLE) + 3}, found
     await one.over()
     for node in one._stage.nodes.all:
         found = await one.get("/v1/size", at=node, domain=one.domain)
         assert found["queued"] == len(PEOPLE) + 3
     await one.lift()
     await one.come(*PEOPLE[5:], *(f"more{number}" for number in range(8)))
-    assert await one.size() == {}
+    assert (found := await one.size()) == {}, found
 
 
 @case("test_browsing_shows_each_once_and_changes_nothing", "test_in_the_order_of_their_coming")
@@ -521,7 +521,7 @@ async def of_several_recipients_only_those_meant_are_deleted(one: Caller) -> Non
     await one.middle()
     assert (await one.task("delete", undo_s=0, recipient=one.address("b")))["done"] == 1
     await one.over()
-    assert await one.size() == {"queued": 2}
+    assert (found := await one.size()) == {"queued": 2}, found
     await one.lift()
     await one.until(lambda: {"a", "c"} <= set(one.people()), lambda: "the others do not come")
     await one.until_empty()
@@ -572,7 +572,7 @@ async def a_purge_leaves_nothing_of_a_zone(one: Caller) -> None:
     assert (await one.task("purge", undo_s=0, zone="purged", domain=one.domain))["done"] == 4
     assert await one.browse() == ["stays"]
     await one.over()
-    assert await one.size() == {"queued": 1}
+    assert (found := await one.size()) == {"queued": 1}, found
     await one.put("new", zone="purged")
     await one.lift()
     await one.come("stays", "new")
@@ -583,10 +583,10 @@ async def what_is_undone_is_as_it_was(one: Caller) -> None:
     """Deleted before, put back in the middle: all of them, once."""
     await full(one)
     row = await one.task("delete")
-    assert await one.size() == {"deleted": len(PEOPLE)}
+    assert (found := await one.size()) == {"deleted": len(PEOPLE)}, found
     await one.middle()
     assert (await one.undo(row))["undone"] == len(PEOPLE)
-    assert await one.size() == {"queued": len(PEOPLE)}
+    assert (found := await one.size()) == {"queued": len(PEOPLE)}, found
     await one.over()
     assert await one.browse() == PEOPLE
     await one.lift()
