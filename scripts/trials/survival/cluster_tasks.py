@@ -103,7 +103,7 @@ class ClusterTasks:
         for row in [row for row in reversed(rows) if row["verb"] in ("delete", "hold") and row["undoable"]]:
             await self._nodes.certainly("task-undo", id=row["id"])
             await self._settled()
-        await self._nodes.certainly("task", verb="release", where={"domain": "d?.test"}, set=None, cause="at the end")
+        await self._nodes.certainly("task", verb="release", where={"domain": "d*.test"}, set=None, cause="at the end")
         await self._settled()
         gone = (await states(certain))["deleted"]  # type: ignore[arg-type]
         ledger.merge(

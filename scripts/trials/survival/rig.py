@@ -53,6 +53,7 @@ position_s = {position_s}
 reserve_bytes = {reserve_bytes}
 archive_days = 60
 request_h = 1440
+undo_s = 86_400
 [[zones]]
 name = "default"
 default = true

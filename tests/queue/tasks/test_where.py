@@ -78,6 +78,8 @@ async def test_the_class_of_the_latest_reply(house: Callable[..., Any]) -> None:
         ({"subject": ""}, "subject is ''"),
         ({"header": "x"}, "the filter header is"),
         ({"header": {"X": ""}}, "header X is ''"),
+        ({"domain": "d?.test"}, r"and no domain has '\?' in it; \* stands for any text"),
+        ({"domain": ["a.test", "ann@b.test"]}, "and no domain has '@' in it"),
     ],
 )
 def test_a_filter_that_says_nothing_clear_is_refused(given: dict[str, Any], said: str) -> None:

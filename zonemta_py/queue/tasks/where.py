@@ -28,6 +28,8 @@ STATES = ("queued", "deferred", "leased", "held", "deleted", "bounced")
 _EXACT = frozenset(("id", "zone", "campaign", "tenant", "user", "source"))
 """Texts in which upper and lower case differ."""
 _MAY_BE_EMPTY = frozenset(("sender", "source", "campaign", "tenant", "user", "provider"))
+_NO_DOMAIN = re.compile(r"[?@/,;%$\s]")
+"""What is in no domain: what has it was meant as a pattern, a list or an address, and would find nobody."""
 _COST = {
     "zone": 0, "id": 0, "state": 1, "domain": 1, "recipient": 1, "older_s": 1, "younger_s": 1, "campaign": 2,
     "tenant": 2, "priority": 2, "class": 3, "site": 3, "provider": 3, "source": 3, "sender": 4, "user": 4,
@@ -168,6 +170,10 @@ def _texts(name: str, values: tuple[Any, ...]) -> Test:
         if not isinstance(value, str) or (not value and name not in _MAY_BE_EMPTY):
             raise Refused(f"the filter {name} is {value!r}; write a text")
         text = value.lower() if fold else value
+        if name == "domain" and (wrong := _NO_DOMAIN.search(text)):
+            raise Refused(
+                f"the filter domain is {value!r}, and no domain has {wrong[0]!r} in it; * stands for any text"
+            )
         if "*" in text:
             patterns.append(expression(text))
         else:
