@@ -65,7 +65,7 @@ FOLDER = "moving"
 BUSY = "tasks are being done in queue {0}; messages are moved when those have ended"
 
 
-class Batch(NamedTuple):
+class Handover(NamedTuple):
     """What is being given to a queue. number: grows. order: the last one that the messages have heard."""
 
     number: int
@@ -102,10 +102,10 @@ class Transfers:
         self._after = dict[tuple[str, str, int], bytes]()
         """Where a walk through a zone's keys of a family has come to, for a queue."""
         self._again: asyncio.Task[None] | None = None
-        self._out = dict[int, Batch]()
+        self._out = dict[int, Handover]()
         store = self._core.disk.store
         for key, value in store.scan(keys.MOVING_TO, keys.end(keys.MOVING_TO)):
-            self._out[int(key.removeprefix(keys.MOVING_TO))] = batch = Batch(*packing.unpack(value))
+            self._out[int(key.removeprefix(keys.MOVING_TO))] = batch = Handover(*packing.unpack(value))
             for message_id in batch.ids:
                 with suppress(StoreDamaged):
                     self._lock(key for key, _ in moved.recipients(self._core, self._core.messages.look(message_id)))
@@ -154,8 +154,8 @@ class Transfers:
             if not found:
                 return self._said(wanted)
             before = batch.number if batch is not None else 0
-            batch = Batch(max(before + 1, time.time_ns() // 1_000_000), [one.message.id for one in found], order)
-            known, self._out[to] = self._out.get(to, Batch(0, [], 0)), batch
+            batch = Handover(max(before + 1, time.time_ns() // 1_000_000), [one.message.id for one in found], order)
+            known, self._out[to] = self._out.get(to, Handover(0, [], 0)), batch
             try:
                 await with_mail.written(self._core, [(keys.moving_to(to), packing.pack(list(batch)))])
             except QueueRefusal:
@@ -253,7 +253,7 @@ class Transfers:
         for one in found:
             back(self._queue, one.parts)
 
-    async def _offer(self, to: int, batch: Batch) -> tuple[int, int, str]:
+    async def _offer(self, to: int, batch: Handover) -> tuple[int, int, str]:
         """How many messages and recipients have gone, and why others have not. Raises QueueRefusal."""
         try:
             return await self._offered(to, batch)
@@ -261,7 +261,7 @@ class Transfers:
             self._try_again()
             raise
 
-    async def _offered(self, to: int, batch: Batch) -> tuple[int, int, str]:
+    async def _offered(self, to: int, batch: Handover) -> tuple[int, int, str]:
         core = self._core
         found = [one for one in map(self._contents, batch.ids) if one is not None]
         ids = await self._answer(to, batch, found) if found else []
@@ -288,7 +288,7 @@ class Transfers:
             log.error("%s; it is not moved", error)
             return None
 
-    async def _answer(self, to: int, batch: Batch, found: list[Contents]) -> list[str]:
+    async def _answer(self, to: int, batch: Handover, found: list[Contents]) -> list[str]:
         """The messages that the other queue has now. Raises QueueRefusal."""
         core, ask, me = self._core, self._asks(to), self._core.config.queue_number
         names = sorted({name for one in found if (name := moved.campaign_named(one))} & core.campaigns.by_name.keys())
