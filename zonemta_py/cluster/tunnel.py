@@ -43,9 +43,12 @@ def subject_of(cluster: str, node: str) -> str:
 class End(asyncio.Protocol):
     """One end of a connection that leads to another node."""
 
-    def __init__(self, tunnels: Tunnels, id: str, node: str, opens: int | None = None) -> None:
-        """node: where the other end is. opens: the queue that is wanted there; None: it has opened this one."""
-        self.node, self._tunnels, self._id, self._opens = node, tunnels, id, opens
+    def __init__(
+        self, tunnels: Tunnels, id: str, node: str, opens: int | None = None, waiting: _Waiting | None = None
+    ) -> None:
+        """node: where the other end is. opens: the queue that is wanted there; None: it has opened this one. waiting:
+        what has come for it meanwhile."""
+        self.node, self._tunnels, self._id, self._opens, self._waiting = node, tunnels, id, opens, waiting
         self._transport: asyncio.Transport | None = None
         self._sent, self._heard = count(), 0
         self._out = self._taken = self._said = 0
@@ -57,6 +60,11 @@ class End(asyncio.Protocol):
         self._tunnels.ends[self._id] = self
         if self._opens is not None:
             self._tunnels.tell(self.node, [OPEN, self._id, self._tunnels.node, self._opens])
+        waiting, self._waiting = self._waiting, None
+        for piece in waiting.pieces if waiting is not None else ():  # now: the next one comes to this end
+            self.came(*piece)
+        if waiting is not None and waiting.closed:
+            self.close(tell=False)
 
     def data_received(self, data: bytes) -> None:
         for at in range(0, len(data), PIECE_BYTES):
@@ -208,17 +216,13 @@ class Tunnels:
                 end.close(tell=False)
 
     async def _opened(self, waiting: _Waiting, id: str, node: str, number: int) -> None:
-        end = End(self, id, node)
+        end = End(self, id, node, waiting=waiting)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: end, str(self._socket(number)))
         except OSError:
             self.ends.pop(id, None)
             self.tell(node, [CLOSE, id])
             return
-        if waiting.closed:
-            end.close(tell=False)
-        for piece in waiting.pieces:
-            end.came(*piece)
 
 
 class _Waiting:
