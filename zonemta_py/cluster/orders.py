@@ -12,7 +12,7 @@ What all queues have carried out is purged from time to time, after a record tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from zonemta_py.cluster.nats import PART_BYTES, Nats, NatsError, NoQuorum, Strea
 from zonemta_py.config import Config
 from zonemta_py.disk import frame, packing
 from zonemta_py.disk.frame import Damage, Record
-from zonemta_py.queues.orders import BASE, GIVEN, VOID, GivenOrder
+from zonemta_py.queues.orders import BASE, GIVEN, VOID, GivenOrder, KnownOrders, given_in, record_of
 
 BEGUN = 4
 """Somebody leads: the body is the node's name, and what tells this log's writer from others."""
@@ -58,17 +58,17 @@ class NotLeading(OSError):
     """Another node has begun to write this log, or nobody could: nothing was added."""
 
 
-class ClusterOrders:
+class ClusterOrders(KnownOrders):
     """Of one cluster. What waits for the servers is called in a thread that is not the loop's, as of `OrderLog`; raises
     OSError: nothing has been added that any queue will hear of."""
 
     def __init__(self, nats: Nats, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
         name = config.cluster.name
         self._nats, self._loop, self._one = nats, loop, asyncio.Lock()
         self._stream, self._subject = f"zonemta-{name}-ORDERS", f"zonemta.{name}.orders"
         self._token = token_hex(8)
         self._begun = WHOLE + frame.frame([Record(0, 0, BEGUN, packing.pack([config.node, self._token]))], 0)
-        self._orders: dict[int, GivenOrder] = {}
         self._places = dict[int, int]()
         """Where an order's record begins, by its number."""
         self._sequence = 0
@@ -78,14 +78,8 @@ class ClusterOrders:
         """Nothing is on its way of which it is not known whether it is in the log."""
         self.is_over = False
         """Another one writes now."""
-        self.last = 0
-        """The number of the last one."""
-        self.dropped = 0
-        """Those up to there are not kept."""
         self._noted = 0
         """What the log says of `dropped`."""
-        self.lost: list[str] = []
-        """What is damaged or missing, each a sentence."""
 
     @classmethod
     async def open(cls, nats: Nats, config: Config, loop: asyncio.AbstractEventLoop) -> ClusterOrders:
@@ -142,8 +136,7 @@ class ClusterOrders:
             self.last = max(self.last, packing.unpack(record.body))
             self._forget(record.seq)
         elif record.type == GIVEN:
-            question, arguments = packing.unpack(record.body)
-            self._orders[record.seq] = GivenOrder(record.seq, record.ms, question, arguments)
+            self._orders[record.seq] = given_in(record)
             self._places[record.seq] = sequence
         elif record.type == VOID:
             self._orders.pop(record.seq, None)
@@ -155,20 +148,11 @@ class ClusterOrders:
         """The next one, on stable storage when this returns; `given` must follow."""
         return self._wait(self._write(ms, question, arguments))
 
-    def given(self, order: GivenOrder) -> None:
-        """From now on queues get it."""
-        self.last = max(self.last, order.number)
-        self._orders[order.number] = order
-
-    def get(self, number: int) -> GivenOrder | None:
-        """None: it is void, or all queues have it."""
-        return self._orders.get(number)
-
     def settle(self, number: int, settled: dict[str, Any]) -> GivenOrder:
         """What is meant by it, as a queue has found out: the others carry it out so."""
         order = self._orders[number]
         order = order._replace(arguments=order.arguments | settled)
-        self._places[number] = self._wait(self._add(_given(order)))
+        self._places[number] = self._wait(self._add(record_of(order)))
         self._orders[number] = order
         return order
 
@@ -176,14 +160,6 @@ class ClusterOrders:
         """No queue has taken it; one that has not heard of it does not any more."""
         order = self._orders.pop(number)
         self._wait(self._add(Record(number, order.ms, VOID, b"")))
-
-    def after(self, number: int) -> Iterator[GivenOrder]:
-        """Those that follow, in their order."""
-        return (self._orders[place] for place in sorted(self._orders) if place > number)
-
-    def skip(self, number: int) -> None:
-        """A queue has carried out orders up to there, of which this log knows nothing: it is ahead."""
-        self.last = max(self.last, number)
 
     def done(self, number: int) -> None:
         """All queues have carried out those up to there. They are purged later: this does not wait."""
@@ -207,7 +183,7 @@ class ClusterOrders:
         async with self._one:
             await self._make_sure()
             order = GivenOrder(self.last + 1, ms, question, arguments)
-            self._places[order.number] = await self._append(_given(order))
+            self._places[order.number] = await self._append(record_of(order))
             await self._trim()
             return order
 
@@ -266,7 +242,3 @@ class ClusterOrders:
         except NatsError:
             return  # next time
         self._first = keep
-
-
-def _given(order: GivenOrder) -> Record:
-    return Record(order.number, order.ms, GIVEN, packing.pack([order.question, order.arguments]))

@@ -35,18 +35,53 @@ class GivenOrder(NamedTuple):
     arguments: dict[str, Any]
 
 
-class OrderLog:
-    """Of one MTA. Raises OSError: then nothing has been added."""
+class KnownOrders:
+    """The orders of a log that queues may still be given."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._orders: dict[int, GivenOrder] = {}
         self.last = 0
         """The number of the last one."""
         self.dropped = 0
         """Those up to there are not kept."""
         self.lost: list[str] = []
-        """What is damaged, each a sentence."""
+        """What is damaged or missing, each a sentence."""
+
+    def given(self, order: GivenOrder) -> None:
+        """From now on queues get it."""
+        self.last = max(self.last, order.number)
+        self._orders[order.number] = order
+
+    def get(self, number: int) -> GivenOrder | None:
+        """None: it is void, or all queues have it."""
+        return self._orders.get(number)
+
+    def after(self, number: int) -> Iterator[GivenOrder]:
+        """Those that follow, in their order."""
+        return (self._orders[place] for place in sorted(self._orders) if place > number)
+
+    def skip(self, number: int) -> None:
+        """A queue has carried out orders up to there, of which this log knows nothing: it is ahead."""
+        self.last = max(self.last, number)
+
+
+def record_of(order: GivenOrder) -> Record:
+    """As a log has it."""
+    return Record(order.number, order.ms, GIVEN, packing.pack([order.question, order.arguments]))
+
+
+def given_in(record: Record) -> GivenOrder:
+    """The order of a record GIVEN."""
+    question, arguments = packing.unpack(record.body)
+    return GivenOrder(record.seq, record.ms, question, arguments)
+
+
+class OrderLog(KnownOrders):
+    """Of one MTA. Raises OSError: then nothing has been added."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
         damages: list[Damage] = []
         data = path.read_bytes() if path.exists() else b""
         for record in frame.parse(data, damages):
@@ -65,31 +100,21 @@ class OrderLog:
         if record.type == BASE:
             self.dropped, self.last = record.seq, packing.unpack(record.body)
         elif record.type == GIVEN:
-            question, arguments = packing.unpack(record.body)
-            self._orders[record.seq] = GivenOrder(record.seq, record.ms, question, arguments)
+            self._orders[record.seq] = given_in(record)
         elif record.type == VOID:
             self._orders.pop(record.seq, None)
 
     def write(self, ms: int, question: str, arguments: dict[str, Any]) -> GivenOrder:
         """The next one, on stable storage when this returns, which a thread may do; `given` must follow."""
         order = GivenOrder(self.last + 1, ms, question, arguments)
-        self._append(Record(order.number, ms, GIVEN, packing.pack([question, arguments])))
+        self._append(record_of(order))
         return order
-
-    def given(self, order: GivenOrder) -> None:
-        """From now on queues get it."""
-        self.last = order.number
-        self._orders[order.number] = order
-
-    def get(self, number: int) -> GivenOrder | None:
-        """None: it is void, or all queues have it."""
-        return self._orders.get(number)
 
     def settle(self, number: int, settled: dict[str, Any]) -> GivenOrder:
         """What is meant by it, as a queue has found out: the others carry it out so."""
         order = self._orders[number]
         order = order._replace(arguments=order.arguments | settled)
-        self._append(Record(number, order.ms, GIVEN, packing.pack([order.question, order.arguments])))
+        self._append(record_of(order))
         self._orders[number] = order
         return order
 
@@ -97,14 +122,6 @@ class OrderLog:
         """No queue has taken it; one that has not heard of it does not any more."""
         order = self._orders.pop(number)
         self._append(Record(number, order.ms, VOID, b""))
-
-    def after(self, number: int) -> Iterator[GivenOrder]:
-        """Those that follow, in their order."""
-        return (self._orders[place] for place in sorted(self._orders) if place > number)
-
-    def skip(self, number: int) -> None:
-        """A queue has carried out orders up to there, of which this log knows nothing: it is ahead."""
-        self.last = max(self.last, number)
 
     def done(self, number: int) -> None:
         """All queues have carried out those up to there."""
