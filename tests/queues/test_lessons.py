@@ -19,6 +19,7 @@ from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.questions.question import given
 from zonemta_py.queue.suppression.policy import Statement
+from zonemta_py.queues import authority as authority_module
 from zonemta_py.queues.authority import TAUGHT_AT_ONCE, Authority, OnMachine
 from zonemta_py.queues.member import LESSONS, Lessons, Member
 from zonemta_py.queues.orders import OrderLog
@@ -83,6 +84,39 @@ async def test_an_order_waits_for_a_queue_that_is_busy_with_it(tmp_path: Path) -
     assert not giving.done()
     authority._progress.say(authority._progress.answers, 1, ["done", 3, {}])
     assert await giving == {1: 3}
+
+
+async def test_what_cannot_be_noted_is_taught_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator hears that nothing is changed; lessons, which nobody gives again, wait."""
+    monkeypatch.setattr(authority_module, "AGAIN_S", 0.02)
+    authority, file = three(tmp_path), tmp_path / "orders"
+    for link in authority.links.values():
+        link.until = 0.0
+    file.rename(tmp_path / "away")
+    with pytest.raises(QueueRefusal, match="cannot be noted now .*; nothing is changed, give it again in a moment"):
+        await authority.order(questions.stop, {"kind": "zone", "name": "default"})
+    authority._heard(1, LESSONS, [[1, "took", ["p@x.test", "", 1]]])
+    await asyncio.sleep(0.1)
+    assert not list(authority._orders.after(0))
+    (tmp_path / "away").rename(file)
+    assert authority._teaching is not None
+    await authority._teaching
+    assert [order.question for order in authority._orders.after(0)] == [questions.learn]
+
+
+async def test_what_became_of_an_order_may_stay_unknown(tmp_path: Path) -> None:
+    """The log can be written when it is given, and not when a queue has said what is meant by it."""
+    authority, file = three(tmp_path), tmp_path / "orders"
+    for link in authority.links.values():
+        link.until = 0.0
+    authority.links[1].applied = 0
+    giving = asyncio.ensure_future(authority.order(questions.stop, {"kind": "zone", "name": "default"}))
+    while authority._progress is None:  # noqa: ASYNC110 (until it is on the disk)
+        await asyncio.sleep(0.01)
+    file.unlink()
+    authority._progress.say(authority._progress.answers, 1, ["done", 3, {"name": "default"}])
+    with pytest.raises(QueueRefusal, match="look whether the order holds, later"):
+        await giving
 
 
 async def test_a_guard_is_ended_by_the_queue_that_has_put_it_up(house: Make) -> None:

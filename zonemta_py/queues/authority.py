@@ -340,6 +340,13 @@ class Grants:
         self._due = asyncio.get_running_loop().call_later(max(LEAST_S, wait_s), self._tick)
 
 
+class NotNoted(QueueRefusal):
+    """An order is not on stable storage, so that no queue has heard of it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(Reply(451, "4.3.0", f"{sentence}, give it again in a moment"))
+
+
 class Authority:
     """Of these queues. term: until when it may grant anything (monotonic seconds). Raises OSError, ValueError."""
 
@@ -413,15 +420,12 @@ class Authority:
     async def order(self, question: str, arguments: dict[str, Any]) -> dict[int, Any]:
         """Gives an order to all queues; the answers of those that have carried it out: the others do before they lease
         anything. Raises Refused if none takes it; QueueRefusal if none runs, or one that may take it does not
-        answer."""
+        answer, or it cannot be noted: NotNoted, then nothing is changed."""
         async with self._one:
             try:
                 order = await asyncio.to_thread(self._orders.write, int(time.time() * 1000), question, arguments)
             except OSError as error:
-                sentence = (
-                    f"the order cannot be noted now ({cause(error)}); nothing is changed, give it again in a moment"
-                )
-                raise QueueRefusal(Reply(451, "4.3.0", sentence)) from None
+                raise NotNoted(f"the order cannot be noted now ({cause(error)}); nothing is changed") from None
             progress = self._progress = InProgress(order)
             try:
                 self._orders.given(order)
@@ -459,11 +463,11 @@ class Authority:
             try:
                 await self.order(questions.learn, {"origin": origin, "lessons": lessons})
                 return
+            except NotNoted as error:
+                log.warning("%s; trying again", error.reply.text)
+                await asyncio.sleep(AGAIN_S)
             except QueueRefusal:  # nobody runs: it is in the log
                 return
-            except OSError as error:
-                log.warning("orders cannot be noted: %s; trying again", cause(error))
-                await asyncio.sleep(AGAIN_S)
 
     async def _settled(self, progress: InProgress, links: list[Link]) -> dict[int, Any]:
         number, answers = progress.order.number, dict(progress.answers)
@@ -471,16 +475,25 @@ class Authority:
         if not done and not progress.passed:
             if len(answers) < len(links):
                 raise QueueRefusal(UNKNOWN if answers else NOBODY)
-            await asyncio.to_thread(self._orders.void, number)
+            await self._noted(self._orders.void, number)
             raise refusal(answer[1] for answer in answers.values())
         if settled := next((answer[2] for answer in done.values() if answer[2]), None):
-            await asyncio.to_thread(self._orders.settle, number, settled)
+            await self._noted(self._orders.settle, number, settled)
         progress.taken.set_result(True)
         await progress.wait(progress.sure, [link for link in links if link.number in answers.keys() - done.keys()])
         done |= {queue: answer for queue, answer in progress.sure.items() if answer[0] == DONE}
         if not done:
             raise QueueRefusal(UNKNOWN)
         return {queue: answer[1] for queue, answer in done.items()}
+
+    @staticmethod
+    async def _noted(note: Callable[..., object], *arguments: object) -> None:
+        """What has become of the order. Raises QueueRefusal: it is in the log, and who leads next goes on with it."""
+        try:
+            await asyncio.to_thread(note, *arguments)
+        except OSError as error:
+            log.warning("what became of an order cannot be noted: %s", cause(error))
+            raise QueueRefusal(UNKNOWN) from None
 
     def _carried(self) -> None:
         """What all have is dropped."""
