@@ -23,13 +23,15 @@ from survival.rig import Mta, enter, sink
 
 from zonemta_py.cluster.join import FURNISHING, NUMBERS
 from zonemta_py.config import load
+from zonemta_py.disk import keys
+from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import QueueRefusal, Receipt
 from zonemta_py.queues import layout
 from zonemta_py.queues.client import Cluster, Queues
 from zonemta_py.queues.placement import of
 from zonemta_py.wire import SOCKET
-from zonemta_py.wire.blocking_client import ask, ask_at
+from zonemta_py.wire.blocking_client import QueueGone, ask, ask_at
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.skipif(not program(), reason="nats-server is not installed")]
 
@@ -206,6 +208,15 @@ async def accepted(face: Queues, envelope: Envelope, body: bytes) -> Receipt:
             await asyncio.sleep(0.2)
 
 
+def _suspended(node: Node, queue: int) -> set[str] | None:
+    """As that queue says; None: it does not answer yet."""
+    try:
+        rows = ask_at(layout.folder_of(node.mta.folder, queue) / SOCKET, "standing")
+    except (QueueGone, OSError, ValueError):
+        return None
+    return {row["name"] for row in rows if row["kind"] == "domain"}
+
+
 async def test_a_node_that_joins_later_has_what_all_have(tmp_path: Path) -> None:
     """Suppressions, stops, and what an MTA had that was alone before; though the orders are kept no more. And keys of
     requests: some of them are the new queue's now."""
@@ -241,8 +252,13 @@ async def test_a_node_that_joins_later_has_what_all_have(tmp_path: Path) -> None
                 for number, receipt in enumerate(receipts):
                     assert await accepted(again, keyed(number), _ONCE) == receipt._replace(repeated=True)
             c.mta.kill("all")
+            store = Store(own / "store")
+            assert store.get(keys.ORDERED) is not None, "who takes it over knows which orders it has carried out"
+            store.close()
             await until(lambda: c.name not in owners(a).values())
+            taker = next(node for node in (a, b) if node.name == owners(a)[3])
             await asyncio.to_thread(a.mta.ask, "lift", kind="domain", name="two.test")
+            await until(lambda: _suspended(taker, 3) == set())
             assert "lacks orders" not in a.mta.log.read_text() + b.mta.log.read_text()
         finally:
             nodes.end()

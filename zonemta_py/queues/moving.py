@@ -276,6 +276,8 @@ async def furnished(queue: LocalQueue, config: Config, carried: int, clock: Cloc
     queue.tasks.engine.rest()
     if queue.core.disk.store.first(keys.SUPPRESSED, keys.end(keys.SUPPRESSED_IN)) is not None:
         await queue.suppression.tell_all()
+    if config.cluster.enabled:  # where another node makes its files of its log
+        await written(queue.core, [(keys.ORDERED, packing.pack(carried))])
     replace_file(queue.core.config.folder / ORDERS_NOTE, str(carried).encode(), 0o600)
     return queue
 
