@@ -15,8 +15,11 @@ from tests.cluster.memory import MemoryStream
 from tests.cluster.test_log_kills import Work
 from zonemta_py.cluster import log
 from zonemta_py.cluster.verify import verify
+from zonemta_py.disk import packing
+from zonemta_py.disk.frame import frame
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.journal import segments
+from zonemta_py.journal.records import Type
 
 
 async def worked(memory: Path, seed: int) -> KeptHouse:
@@ -73,4 +76,22 @@ async def test_each_difference_is_named(memory: Path) -> None:
     assert len([one for one in found.differences if "body of message" in one]) == 1
     del home.stream.messages[home.stream.first + 4]
     assert any("gone from the log" in one for one in (await verify(home.stream, 0, image)).differences)
+    home.abandon()
+
+
+@pytest.mark.parametrize(("field", "differs"), [("segments", False), ("batches", True)])
+async def test_a_position_counts_other_segments_after_a_takeover(memory: Path, field: str, differs: bool) -> None:
+    """The files made of a log say which there are then; that is no difference, but all else in it is."""
+    home = await worked(memory, 2)
+    await home.queue.position()
+    image = home.image()
+    [path] = segments.files(image / "journal")[-1:]
+    rows = list(segments.read_file(path, []))
+    last = max(place for place, row in enumerate(rows) if row.type == Type.POSITION)
+    body = packing.unpack(rows[last].body) | {field: [[1, "0" * 16, 0, []]] if field == "segments" else 0}
+    assert rows[last].body != packing.pack(body)
+    rows[last] = rows[last]._replace(body=packing.pack(body))
+    path.write_bytes(frame(rows, 0))
+    found = (await verify(home.stream, 0, image)).differences
+    assert found == [f"record {rows[last].seq} of the journal has other contents in the log"] * differs
     home.abandon()
