@@ -141,7 +141,7 @@ class Maintenance:
         await asyncio.sleep(SWEEP_S)
         more = True
         while more:  # in portions, so that the event loop keeps running
-            more = await behind(self.sweep(), SWEEPS_REST)
+            more = await behind(self.sweep, SWEEPS_REST)
             await asyncio.sleep(_LOOK_S)
 
     async def _next_deadlines(self) -> None:

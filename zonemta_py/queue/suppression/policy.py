@@ -310,7 +310,7 @@ class SuppressionPolicy:
 
     def begin(self) -> None:
         """After recovery: finds what a crash has left undone."""
-        self._core.keep(asyncio.ensure_future(behind(self._begin(), BEGIN_RESTS)))
+        self._core.keep(asyncio.ensure_future(behind(self._begin, BEGIN_RESTS)))
 
     async def _begin(self) -> None:
         now_ms, recent = self._core.clock.steady_ms(), list[News]()

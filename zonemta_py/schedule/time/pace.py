@@ -14,7 +14,7 @@ nor that of other programs. No iterator of the store may be open over `turn`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from contextvars import ContextVar
 from time import perf_counter, thread_time
 from typing import Any, Generic, TypeVar
@@ -154,9 +154,10 @@ async def answering(way_out: Awaitable[T]) -> T:
     return await _with(_Work(), way_out)
 
 
-async def behind(work: Awaitable[T], others: float) -> T:
-    """The same for what goes on when the question has been answered. others: how long it rests for its work."""
-    return await _with(_Work(others), work)
+async def behind(work: Callable[[], Awaitable[T]], others: float) -> T:
+    """The same for what goes on when the question has been answered. others: how long it rests for its work.
+    work: what begins it; it may be cancelled before that."""
+    return await _with(_Work(others), work())
 
 
 async def _with(work: _Work, question: Awaitable[T]) -> T:

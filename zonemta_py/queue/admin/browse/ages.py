@@ -156,7 +156,7 @@ class Shape:
             self.tables[wanted] = table
         elif self.complete and wanted not in self._making:
             self._making.add(wanted)
-            self._core.keep(asyncio.ensure_future(behind(self._keep(wanted), BEHIND)))
+            self._core.keep(asyncio.ensure_future(behind(lambda: self._keep(wanted), BEHIND)))
         return table
 
     async def _keep(self, wanted: Wanted) -> None:
@@ -283,7 +283,7 @@ async def _shape(queue: QueueContext, kind: Kind) -> Shape:
 async def _run(shapes: dict[Kind, tuple[Shape | None, Shape | None]], kind: Kind, running: Shape) -> None:
     last = shapes[kind][0]
     try:
-        await behind(running.run(), BEHIND)
+        await behind(running.run, BEHIND)
         last = running
     except StoreError:
         pass  # the next question begins again

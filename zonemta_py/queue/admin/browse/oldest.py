@@ -54,7 +54,7 @@ class _Oldest:
         later = core.disk.ids.following().encode()
         wanted = {label: min(first, later) for label, first in fresh.items() if not self._known(label, first)}
         if wanted and self._searching is None and core.disk.places.complete:
-            self._searching = asyncio.ensure_future(behind(self._search(wanted), BEHIND))
+            self._searching = asyncio.ensure_future(behind(lambda: self._search(wanted), BEHIND))
             core.keep(self._searching)
         if self._searching is not None:
             await asyncio.wait([self._searching], timeout=PAGE_S)

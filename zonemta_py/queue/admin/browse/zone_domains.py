@@ -54,7 +54,7 @@ async def of_zone(core: Core, zone: str) -> tuple[Ranking, bool]:
         if len(orders) >= ZONES_MAX:
             _forget(core, min(orders, key=lambda zone: orders[zone].asked_s))
         order = orders[zone] = _Order(core, zone)
-        core.keep(asyncio.ensure_future(behind(order.make(), BEHIND)))
+        core.keep(asyncio.ensure_future(behind(order.make, BEHIND)))
         asyncio.get_running_loop().call_later(KEPT_S, _look, core, order)
     order.asked_s = core.clock.monotonic()
     if not order.made.is_set():
