@@ -93,7 +93,7 @@ async def test_what_cannot_be_noted_is_taught_later(tmp_path: Path, monkeypatch:
     for link in authority.links.values():
         link.until = 0.0
     file.rename(tmp_path / "away")
-    with pytest.raises(QueueRefusal, match="cannot be noted now .*; nothing is changed, give it again in a moment"):
+    with pytest.raises(QueueRefusal, match=r"cannot be noted now .*; nothing is changed, give it again in a moment"):
         await authority.order(questions.stop, {"kind": "zone", "name": "default"})
     authority._heard(1, LESSONS, [[1, "took", ["p@x.test", "", 1]]])
     await asyncio.sleep(0.1)

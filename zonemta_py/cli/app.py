@@ -47,6 +47,12 @@ def _rules() -> Commands:
     return {"rules": rules.app}
 
 
+def _plugins() -> Commands:
+    from zonemta_py.cli.config import plugins
+
+    return {"plugin": plugins.app}
+
+
 def _addresses() -> Commands:
     from zonemta_py.cli.config import address
 
@@ -192,6 +198,7 @@ _LOADS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _config: ("config",),
     _dkim: ("dkim",),
     _rules: ("rules",),
+    _plugins: ("plugin",),
     _addresses: ("verp", "srs", "address"),
     _access: ("tls", "api-key", "route"),
     _files: ("ring", "sink"),

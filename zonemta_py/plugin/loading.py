@@ -47,12 +47,12 @@ class PluginSource:
 def find(wanted: str, folder: Path | None) -> PluginSource:
     """wanted: an entry of `enabled`; folder: searched before the bundled plugins. Raises PluginError."""
     if "/" in wanted or wanted.endswith(".py"):
-        return _from_file(*_named_file(wanted, folder))
+        return _from_file(*named_file(wanted, folder))
     for place in (folder.expanduser(), BUNDLED) if folder else (BUNDLED,):
         file = place / f"{wanted}.py"
         if wanted != "__init__" and file.is_file():
             return _from_file(wanted, file)
-    found = [entry for entry in _entry_points() if entry.name == wanted]
+    found = [entry for entry in entry_points() if entry.name == wanted]
     if len(found) > 1:
         packages = " and ".join(sorted({entry.value for entry in found}))
         raise PluginError(
@@ -71,7 +71,8 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f", did you mean {close[0]!r}?" if close else ""
 
 
-def _named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
+def named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
+    """Name and file of an entry of `enabled` that is a path. Raises PluginError."""
     file = Path(wanted).expanduser()
     if folder and not file.is_absolute() and not file.is_file():
         file = folder.expanduser() / file
@@ -83,7 +84,7 @@ def _named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
 def _not_found(wanted: str, folder: Path | None) -> str:
     places = [place for place in (folder.expanduser() if folder else None, BUNDLED) if place]
     names = {file.stem for place in places for file in place.glob("*.py") if file.stem != "__init__"}
-    names |= {entry.name for entry in _entry_points()}
+    names |= {entry.name for entry in entry_points()}
     known = ", ".join(sorted(names)) or "none"
     remedy = "give one of these or the path of a file in plugins.enabled"
     return f"is not installed{suggestion(wanted, names)} (there are: {known}); {remedy}"
@@ -106,10 +107,11 @@ def _from_file(name: str, file: Path) -> PluginSource:
     return PluginSource(name, str(file), module)
 
 
-def _entry_points() -> Iterable[EntryPoint]:
-    from importlib.metadata import entry_points  # here: a start without such plugins need not load it
+def entry_points() -> Iterable[EntryPoint]:
+    """Of installed packages that offer plugins."""
+    from importlib import metadata  # here: a start without such plugins need not load it
 
-    return entry_points(group=ENTRY_POINTS)
+    return metadata.entry_points(group=ENTRY_POINTS)
 
 
 def _from_entry_point(entry: EntryPoint) -> PluginSource:

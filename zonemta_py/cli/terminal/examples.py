@@ -61,6 +61,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta cluster config --history",
         "zonemta cluster config --diff mx2",
     ),
+    "plugin list": ("zonemta plugin list", "zonemta plugin list --json"),
+    "plugin order": ("zonemta plugin order", "zonemta plugin order queue_route"),
+    "plugin check": ("zonemta plugin check", "zonemta plugin check /etc/zonemta/staging.py"),
+    "plugin new": (
+        "zonemta plugin new staging",
+        "zonemta plugin new greylist --hook smtp_rcpt_to --hook smtp_data --folder /etc/zonemta",
+    ),
     "cluster verify": ("zonemta cluster verify",),
     "config history": ("zonemta config history", "zonemta config history 12"),
     "config forget": ("zonemta config forget", "zonemta config forget --before 12"),

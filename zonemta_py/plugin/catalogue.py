@@ -1,0 +1,86 @@
+"""What plugins there are, and what each has, read from their source without running it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from zonemta_py.config import Plugins
+from zonemta_py.plugin import spec
+from zonemta_py.plugin.loading import BUNDLED, PluginError, entry_points, named_file
+from zonemta_py.plugin.spec import HOOKS
+
+
+class Plugin(NamedTuple):
+    """A plugin that can be enabled. place: 1 for the first of `plugins.enabled`, 0: not enabled. file: "" if it is not
+    known without importing its package. says: the first sentence of its docstring. hooks: in the order in which mail
+    meets them. fault: why its source cannot be read, or where a plugin that is enabled is lacking; "" none."""
+
+    name: str
+    place: int
+    file: str
+    says: str
+    hooks: tuple[str, ...]
+    fault: str = ""
+
+
+def plugins(of: Plugins) -> list[Plugin]:
+    """Those that are enabled in their order, then the others by name."""
+    found = {name: (name, file) for name, file in _available(of)}
+    enabled = list[Plugin]()
+    for place, wanted in enumerate(of.enabled, 1):
+        if "/" in wanted or wanted.endswith(".py"):
+            try:
+                name, path = named_file(wanted, of.folder)
+            except PluginError as error:
+                enabled.append(Plugin(error.plugin, place, error.file, "", (), "there is no such file"))
+            else:
+                enabled.append(_read(name, str(path), place))
+        else:
+            name, file = found.pop(wanted, (wanted, ""))
+            enabled.append(_read(name, file, place))
+    files = {one.file for one in enabled}
+    others = [(name, file) for name, file in sorted(found.values()) if str(Path(file).resolve()) not in files]
+    return [*enabled, *(_read(name, file, 0) for name, file in others)]
+
+
+def _available(of: Plugins) -> Iterator[tuple[str, str]]:
+    """Names and files; of one name the last one counts."""
+    for entry in entry_points():
+        yield entry.name, _origin(entry.value)
+    for folder in (BUNDLED, of.folder.expanduser()) if of.folder else (BUNDLED,):
+        for file in sorted(folder.glob("*.py")):
+            if file.stem != "__init__" and not file.stem.startswith("test_"):
+                yield file.stem, str(file)
+
+
+def _origin(module: str) -> str:
+    try:
+        found = find_spec(module.partition(":")[0])
+    except (ImportError, ValueError):
+        return ""
+    return found.origin or "" if found is not None else ""
+
+
+def _read(name: str, file: str, place: int) -> Plugin:
+    if not file:
+        return Plugin(name, place, "", "", (), "there is no such plugin" if place else "its package cannot be found")
+    try:
+        tree = ast.parse(Path(file).read_bytes(), file)
+    except OSError as error:
+        return Plugin(name, place, file, "", (), (error.strerror or "it cannot be read").lower())
+    except (SyntaxError, ValueError) as error:
+        return Plugin(name, place, file, "", (), f"it is not valid Python: {error}")
+    has = {one.name for one in tree.body if isinstance(one, ast.AsyncFunctionDef)}
+    says = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
+    return Plugin(name, place, file, says, tuple(hook for hook in HOOKS if hook in has))
+
+
+def hook_says(name: str) -> str:
+    """The first sentence about a hook: when it runs, and what it may do."""
+    text = " ".join((inspect.getdoc(getattr(spec, name)) or "").split())
+    return text.partition(". ")[0].rstrip(".")
