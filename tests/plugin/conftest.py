@@ -20,7 +20,10 @@ def make_host(tmp_path: Path) -> MakeHost:
     """make_host(source, …) gives a host with plugins p1, p2 …; options are [plugins.options.p1] and so on."""
     made = 0
 
-    def make(*sources: str, timeout_s: float = 5, **options: dict[str, Any]) -> Host:
+    def make(
+        *sources: str, timeout_s: float = 5, zones: tuple[str, ...] = (), unknown_zone: str = "default",
+        **options: dict[str, Any],
+    ) -> Host:  # fmt: skip
         nonlocal made
         made += 1
         folder = tmp_path / f"plugins{made}"
@@ -28,6 +31,7 @@ def make_host(tmp_path: Path) -> MakeHost:
         names = [f"p{number}" for number in range(1, len(sources) + 1)]
         for name, source in zip(names, sources, strict=True):
             (folder / f"{name}.py").write_text(textwrap.dedent(source))
-        return Host.load(Plugins(enabled=names, folder=folder, timeout_s=timeout_s, options=options))
+        given = {"enabled": names, "folder": folder, "timeout_s": timeout_s, "options": options}
+        return Host.load(Plugins.model_validate(given | {"unknown_zone": unknown_zone}), zones)
 
     return make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,7 @@ async def test_plugins_run_in_configured_order(make_host: MakeHost) -> None:
     host = make_host(add.format(1), add.format(2))
     assert host.listens("smtp_rcpt_to")
     assert not host.listens("smtp_mail_from")
-    assert (await rcpt(host, "a")).address == "a12"
+    assert (await rcpt(host, "a@x")).address == "a@x12"
 
 
 async def test_a_plugin_takes_the_arguments_it_needs(make_host: MakeHost) -> None:
@@ -49,7 +50,7 @@ async def test_a_plugin_takes_the_arguments_it_needs(make_host: MakeHost) -> Non
         "async def smtp_rcpt_to(session, address): address.address += str(session.extra['x'])",
         "async def smtp_rcpt_to(**all): all['address'].address += '!'",
     )
-    assert (await rcpt(host, "a")).address == "a1!"
+    assert (await rcpt(host, "a@x")).address == "a@x1!"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +145,7 @@ async def test_a_call_may_wait(make_host: MakeHost) -> None:
             except TimeoutError:
                 address.address += "!"
     """
-    assert (await rcpt(make_host(source), "a")).address == "A!"
+    assert (await rcpt(make_host(source), "a@x")).address == "A@X!"
 
 
 async def test_a_blocking_plugin_is_measured_and_named(make_host: MakeHost, caplog: pytest.LogCaptureFixture) -> None:
@@ -194,10 +195,13 @@ async def test_a_wrong_call_is_our_own_mistake() -> None:
 
 def test_the_handshake_cannot_wait(make_host: MakeHost) -> None:
     """smtp_sni runs to its end inside the handshake; what fails leaves the listener's own certificate."""
-    host = make_host("async def smtp_sni(server_name, data): data.context = server_name", "async def smtp_sni(): 1 / 0")
+    host = make_host(
+        "import ssl\nasync def smtp_sni(data):\n    data.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)",
+        "async def smtp_sni(): 1 / 0",
+    )
     data = Sni("smtp")
     host.call_now("smtp_sni", server_name="a.example", data=data)
-    assert data.context == "a.example"
+    assert isinstance(data.context, ssl.SSLContext)
 
 
 PASSING: dict[str, dict[str, Any]] = {

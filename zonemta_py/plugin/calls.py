@@ -21,6 +21,7 @@ from time import perf_counter
 from typing import Any, NoReturn
 
 from zonemta_py.logs.causes import from_outside
+from zonemta_py.plugin import values
 from zonemta_py.plugin.api import log
 from zonemta_py.plugin.arguments import there_is
 from zonemta_py.plugin.spec import Hook
@@ -56,11 +57,17 @@ class CallCounts:
 class Call(Watched):
     """Bound at load."""
 
-    __slots__ = ("_all", "function", "tally")
+    __slots__ = ("_all", "_checked", "_refuses", "_zones", "function", "tally")
 
-    def __init__(self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float) -> None:
+    def __init__(
+        self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float,
+        zones: frozenset[str] = frozenset(), refuses: bool = False,
+    ) -> None:  # fmt: skip
+        """zones: names of those to which queue_route may send; empty: they are not known. refuses: to send to another
+        one is a failure, else the recipient stays where it was."""
         super().__init__(plugin, file, hook, limit_s)
         self.function, self.tally = function, CallCounts()
+        self._zones, self._refuses, self._checked = zones, refuses, values.checked(hook.name, hook.arguments)
         taken = inspect.signature(function).parameters.values()
         whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
         self._all = None if whole else frozenset(p.name for p in taken)
@@ -83,21 +90,27 @@ class Call(Watched):
 
     async def run(self, arguments: dict[str, Any]) -> None:
         """One whole call."""
-        started = perf_counter()
+        started, before = perf_counter(), self.before(arguments)
         try:
             subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
             self.expect_nothing(await limited(self.begin(arguments), self, subject))
+            self.expect_values(before)
         except BaseException as error:
+            if not isinstance(error, self.hook.verdicts):
+                values.put_back(before)
             self.fail(error, perf_counter() - started, _about(arguments))
         self.measure(perf_counter() - started)
 
     def run_now(self, arguments: dict[str, Any]) -> None:
         """The same for hooks that must not wait; needs no event loop."""
-        started = perf_counter()
+        started, before = perf_counter(), self.before(arguments)
         try:
             subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
             self.expect_nothing(_without_waiting(self.begin(arguments), self, subject))
+            self.expect_values(before)
         except BaseException as error:
+            if not isinstance(error, self.hook.verdicts):
+                values.put_back(before)
             self.fail(error, perf_counter() - started)
         self.measure(perf_counter() - started)
 
@@ -175,6 +188,23 @@ class Call(Watched):
         """Raises Misbehaved: every hook but message_rewrite acts by changing its arguments or raising."""
         if value is not None:
             raise Misbehaved(f"returned {type(value).__name__}, but this hook returns nothing; change its arguments")
+
+    def before(self, arguments: dict[str, Any]) -> values.Before:
+        """What its arguments are, for `expect_values`."""
+        return values.before(self._checked, arguments) if self._checked else []
+
+    def expect_values(self, before: values.Before) -> None:
+        """Raises Misbehaved: what it has set an argument's field to cannot be used."""
+        if sentence := values.wrong(before):
+            raise Misbehaved(sentence)
+        if self._zones and self.hook.name == "queue_route":
+            routing, zone = before[0][1], before[0][2][0]
+            if routing.zone not in self._zones:
+                sentence = f"set routing.zone to {routing.zone!r}, which the configuration does not have"
+                if self._refuses:
+                    raise Misbehaved(f"{sentence}; add it there, or correct the plugin")
+                self._tell(logging.WARNING, f"{sentence}; {routing.recipient} stays in {zone}", self._line(None))
+                routing.zone = zone
 
 
 def _about(arguments: dict[str, Any]) -> str:

@@ -74,7 +74,8 @@ class Host:
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
             checks.set_up(source, api, chosen)
             for name, function in functions.items():
-                calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s))
+                refuses = plugins.unknown_zone == "refuse"
+                calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s, zones, refuses))
             _check_commands(source, api, apis)
             if not threads.issuperset(threading.enumerate()):
                 log.warning(

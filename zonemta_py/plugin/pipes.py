@@ -116,13 +116,14 @@ class Reader:
 
     async def _run(self, arguments: dict[str, Any]) -> BaseException | None:
         """Returns what the plugin raised, for `finish` to raise."""
-        started = perf_counter()
+        started, before = perf_counter(), self._call.before(arguments)
         try:
             work = self._call.begin({**arguments, "stream": self._meter})
             if inspect.iscoroutine(work):
                 work = watched(work, self._call, subject_of(self._call.hook.name, arguments))
             value = await work
             self._call.expect_nothing(value)
+            self._call.expect_values(before)
         except BaseException as error:
             verdict = self._call.judge(error)
             if verdict is error and not isinstance(error, self._call.hook.verdicts):
@@ -154,13 +155,14 @@ class Rewriting:
     async def ask(self, call: Call, arguments: dict[str, Any]) -> None:
         """Whether the plugin wants the stream as the plugins before it leave it. Raises verdicts."""
         meter = Meter(self._last, flowing=False)
-        started, subject = perf_counter(), subject_of(call.hook.name, arguments)
+        started, subject, before = perf_counter(), subject_of(call.hook.name, arguments), call.before(arguments)
         try:
             answer = call.begin({**arguments, "stream": meter})
             if not inspect.isasyncgen(answer):
                 answer = await limited(answer, call, subject)
             if answer is not None and not isinstance(answer, AsyncIterator):
                 raise Misbehaved(f"returned {type(answer).__name__}; return None or an async iterator of bytes")
+            call.expect_values(before)
         except BaseException as error:
             call.fail(error, perf_counter() - started)
         if answer is None:

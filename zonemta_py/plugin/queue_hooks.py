@@ -16,7 +16,6 @@ from zonemta_py.queue.hooks import Routed
 log = logging.getLogger(__name__)
 
 _SMTP = 25
-PRIORITY_MAX = 9
 
 
 class PluginHooks:
@@ -51,7 +50,7 @@ class PluginHooks:
         }
         decided = {name: value for name, value in decided.items() if value}
         if routing.priority != asked:
-            decided["priority"] = self._priority(routing)
+            decided["priority"] = routing.priority
         zone = self._zone(routing, routed.zone)
         return dataclasses.replace(routed, zone=zone, routing=decided or None, delay_s=routing.delay_s)
 
@@ -63,12 +62,6 @@ class PluginHooks:
             routing.recipient, routing.zone, before,
         )  # fmt: skip
         return before
-
-    def _priority(self, routing: Routing) -> int:
-        if isinstance(routing.priority, int) and abs(routing.priority) <= PRIORITY_MAX:
-            return int(routing.priority)
-        log.warning("plugins give %s priority %r; use -9 to 9", routing.recipient, routing.priority)
-        return max(-PRIORITY_MAX, min(PRIORITY_MAX, int(routing.priority)))
 
     def _port(self, routing: Routing) -> int:
         if routing.host:

@@ -69,7 +69,7 @@ class Drop(Verdict):
 
     def __init__(self, reason: str) -> None:
         super().__init__(Reply(250, "2.0.0", "OK"))
-        self.reason = reason
+        self.reason = _one_line(reason)
 
     def __str__(self) -> str:
         return f"dropped: {self.reason}"
@@ -80,7 +80,7 @@ class Hold(Verdict):
 
     def __init__(self, reason: str) -> None:
         super().__init__(Reply(451, "4.7.1", _plain(f"Held: {reason}")))
-        self.reason = reason
+        self.reason = _one_line(reason)
 
 
 class PluginFailed(Verdict):
@@ -94,6 +94,10 @@ class PluginFailed(Verdict):
 
     def __str__(self) -> str:
         return f"plugin {self.plugin}, hook {self.hook}: {self.problem}"
+
+
+def _one_line(text: object) -> str:
+    return _CONTROL.sub(" ", str(text)).strip()[:REPLY_TEXT_STORED_MAX]
 
 
 def _plain(text: str) -> str:

@@ -1,0 +1,169 @@
+"""Every field that a plugin may change × what nobody can use: the plugin is named, and nobody meets the value."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.headers import Headers
+from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin import values
+from zonemta_py.plugin.arguments import (
+    Address,
+    Attempts,
+    Auth,
+    Bounce,
+    ConnectOptions,
+    Info,
+    Routing,
+    Server,
+    Session,
+    Sni,
+)
+from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.spec import HOOKS
+from zonemta_py.plugin.verdicts import PluginFailed
+from zonemta_py.queue.api import Delivery, Result
+
+MakeHost = Callable[..., Host]
+VALUES: dict[str, str] = {
+    "None": "None", "a text": "'text'", "a number": "5", "a list": "[1]", "an object": "object()",
+    "CRLF": "'x@y.test\\r\\nRCPT TO:<z@y.test>'", "below 0": "-100", "not a number": "float('nan')",
+}  # fmt: skip
+TEXTS = {
+    "body", "origin", "origin_name", "protocol", "deadline_mode", "window", "time_zone", "unsubscribe_scope", "track",
+    "request", "token", "account", "durability", "ret", "envid", "user", "sending_zone", "campaign", "tenant", "zone",
+    "host", "hostname",
+}  # fmt: skip
+NUMBERS = {
+    "size", "received_ms", "hold_until_ms", "deadline_ms", "lines", "port", "priority", "delay_s", "life_h",
+}  # fmt: skip
+ABSENT = {"ret", "envid", "user", "sending_zone", "campaign", "tenant", "auth", "socket", "context"}
+
+
+def fits(name: str, field: str, kind: str) -> bool:
+    """As docs and docstrings say it, not as the rules are written."""
+    if kind == "None":
+        return (field in ABSENT and (name, field) != ("session", "user")) or (name, field) == ("envelope", "priority")
+    return (kind == "a text" and field in TEXTS) or (kind == "a number" and field in NUMBERS)
+
+
+def arguments(hook: str) -> dict[str, Any]:
+    """What that hook is given."""
+    people = [Recipient("a@x.test"), Recipient("b@x.test")]
+    all_: dict[str, Any] = {
+        "routing": Routing("a@x.test", "default"), "envelope": Envelope("s@x.test", people),
+        "options": ConnectOptions("mx.x.test"), "address": Address("a@x.test"), "session": Session(user="me"),
+        "delivery": Delivery(1, "id", "default", "x.test", "s@x.test", people, 5, 1), "server": Server(),
+        "bounce": Bounce("id", "s@x.test", people, Reply(550, "5.1.1", "No")), "data": Sni(), "server_name": "x.test",
+        "auth": Auth("me", "secret"), "headers": Headers.parse(b"Subject: x\r\n"), "info": Info(), "zone": "default",
+        "attempts": Attempts(1, 0, 2), "reply": Reply(550), "error": OSError("x"), "connection": None,
+        "result": Result(1, []), "entry": {"message": "x"},
+    }  # fmt: skip
+    return {name: all_[name] for name in HOOKS[hook].arguments}
+
+
+CASES = [
+    (hook, name, rule.field, kind)
+    for hook, declared in HOOKS.items()
+    if not declared.streams
+    for name in values.checked(hook, declared.arguments)
+    for rule in values.RULES[name]
+    for kind in VALUES
+]
+
+
+@pytest.mark.parametrize(("hook", "name", "field", "kind"), CASES)
+async def test_what_cannot_be_used_is_the_plugins_failure(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture, hook: str, name: str, field: str, kind: str
+) -> None:
+    host = make_host(f"async def {hook}({name}):\n    {name}.{field} = {VALUES[kind]}\n")
+    given = arguments(hook)
+    before = getattr(given[name], field)
+    call, failure = HOOKS[hook], None
+    try:
+        if call.waits:
+            await host.call(hook, **given)
+        else:
+            host.call_now(hook, **given)
+    except PluginFailed as error:
+        failure = error
+    if fits(name, field, kind):
+        assert failure is None
+        assert "p1" not in caplog.text
+        return
+    assert (failure is not None) == (call.failing == "raise")
+    assert failure is None or (failure.plugin, failure.hook, failure.reply.code) == ("p1", hook, 451)
+    assert f"plugin p1, hook {hook}" in caplog.text
+    assert f"p1.py:1: set {name}.{field} to" in caplog.text
+    assert "; it must " in caplog.text
+    assert "\r" not in caplog.text
+    assert getattr(given[name], field) == before, "what it has set is taken back"
+
+
+@pytest.mark.parametrize(("hook", "name"), [("smtp_data", "envelope"), ("sender_fetch", "delivery")])
+@pytest.mark.parametrize("kind", VALUES)
+async def test_recipients_that_are_changed_where_they_are(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture, hook: str, name: str, kind: str
+) -> None:
+    host, given = (
+        make_host(f"async def {hook}({name}):\n    {name}.recipients[1].address = {VALUES[kind]}\n"),
+        arguments(hook),
+    )
+    with pytest.raises(PluginFailed):
+        await host.call(hook, **given)
+    assert f"set {name}.recipients to" in caplog.text
+    assert [one.address for one in given[name].recipients] == ["a@x.test", "b@x.test"]
+
+
+async def test_what_a_plugin_has_not_changed_is_not_judged(make_host: MakeHost) -> None:
+    """Addresses that others have let in, for one."""
+    host, given = make_host("async def smtp_data(envelope):\n    envelope.priority = 3\n"), arguments("smtp_data")
+    given["envelope"].recipients[0].address = "postmaster"
+    await host.call("smtp_data", **given)
+    assert given["envelope"].priority == 3
+
+
+async def test_the_next_plugin_never_sees_it(make_host: MakeHost, caplog: pytest.LogCaptureFixture) -> None:
+    """Of hooks that pass, work goes on with what was there before; the right one is named."""
+    host = make_host(
+        "async def queue_bounce(bounce):\n    bounce.recipients = bounce.recipients[:1]\n",
+        "async def queue_bounce(bounce):\n    bounce.reply = 'no'\n    bounce.recipients = []\n",
+        "async def queue_bounce(bounce):\n    assert (bounce.reply.code, len(bounce.recipients)) == (550, 1)\n",
+    )
+    given = arguments("queue_bounce")
+    await host.call("queue_bounce", **given)
+    assert [one.address for one in given["bounce"].recipients] == ["a@x.test"]
+    assert "plugin p2, hook queue_bounce" in caplog.text
+    assert "plugin p3" not in caplog.text
+
+
+async def test_passwords_are_not_shown(make_host: MakeHost, caplog: pytest.LogCaptureFixture) -> None:
+    host = make_host("async def queue_route(routing):\n    routing.auth = ('me', 'topsecret', 'x')\n")
+    with pytest.raises(PluginFailed):
+        await host.call("queue_route", **arguments("queue_route"))
+    assert "set routing.auth to a tuple that is not shown" in caplog.text
+    assert "topsecret" not in caplog.text
+
+
+@pytest.mark.parametrize("unknown", ["default", "refuse"])
+async def test_an_unknown_zone(make_host: MakeHost, caplog: pytest.LogCaptureFixture, unknown: str) -> None:
+    """By the operator's choice."""
+    host = make_host(
+        "async def queue_route(routing):\n    routing.zone = 'nowhere'\n", zones=("default",), unknown_zone=unknown
+    )
+    given = arguments("queue_route")
+    with caplog.at_level(logging.WARNING):
+        if unknown == "refuse":
+            with pytest.raises(PluginFailed):
+                await host.call("queue_route", **given)
+        else:
+            await host.call("queue_route", **given)
+            assert "a@x.test stays in default" in caplog.text
+    assert "plugin p1, hook queue_route" in caplog.text
+    assert "p1.py:1: set routing.zone to 'nowhere', which the configuration does not have" in caplog.text
+    assert given["routing"].zone == "default"

@@ -1,0 +1,285 @@
+"""What a plugin has left in the arguments of a hook, checked right after its call: so that its failure is named with
+field and value, and what comes after it never meets a value that nobody can use.
+
+A check costs what the fields cost that its hook may change. Failures: none; `wrong` returns a sentence.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import socket as sockets
+import ssl
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from zonemta_py.disk import packing
+from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.reply import Reply
+
+SHOWN_MAX = 80
+PORT_MAX, PRIORITY_MAX, NAME_MAX, ADDRESS_MAX = 65_535, 9, 255, 1_000
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_HOST = re.compile(r"[^\s\x00-\x1f\x7f<>@,;\"\\/]+")
+_ADDRESS = re.compile(r'(?:"[^\x00-\x1f\x7f]*"|[^\x00-\x20\x7f"<>]+)@[^\x00-\x20\x7f"<>@]+')
+_SECRET = frozenset(("auth", "password"))
+"""Fields whose value is not shown."""
+Test = Callable[[Any], bool]
+
+
+class Rule(NamedTuple):
+    """A field that a plugin may set. must: how its sentence goes on."""
+
+    field: str
+    test: Test
+    must: str
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and _CONTROL.search(value) is None
+
+
+def _text_or_none(value: Any) -> bool:
+    return value is None or _text(value)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def _truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _port(value: Any) -> bool:
+    return _whole(value) and 0 < value <= PORT_MAX
+
+
+def _priority(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= PRIORITY_MAX
+
+
+def _host(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= NAME_MAX and _HOST.fullmatch(value) is not None
+
+
+def _address(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= ADDRESS_MAX and _ADDRESS.fullmatch(value) is not None
+
+
+def _ip(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(ip_address(value))
+    except ValueError:
+        return False
+
+
+def _or_empty(test: Test) -> Test:
+    return lambda value: value == "" or test(value)
+
+
+def _one_of(*words: str) -> Test:
+    return lambda value: isinstance(value, str) and value in words
+
+
+def _recipients(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, Recipient) and _address(one.address) for one in value)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(_text(name) and isinstance(one, str) for name, one in value.items())
+
+
+def _credentials(value: Any) -> bool:
+    return value is None or (isinstance(value, (tuple, list)) and len(value) == 2 and all(map(_text, value)))
+
+
+def _kept(value: Any) -> bool:
+    """Whether it can be kept with a message."""
+    if value == {}:
+        return True
+    try:
+        return isinstance(value, dict) and bool(packing.pack(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+
+
+def _reply(value: Any) -> bool:
+    if not isinstance(value, Reply) or not _whole(value.code):
+        return False
+    return 200 <= value.code <= 599 and _text(value.enhanced) and _text(value.text)
+
+
+_TEXT, _ANY_HOST, _ANY_ADDRESS = "be a text without control characters", "be a host's name or IP address", "an address"
+_SECONDS, _NUMBER = "be a number of seconds from 0 up", "be a whole number from 0 up"
+_PRIORITY = f"be a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}"
+_RECIPIENTS = "be a list of Recipient, each with an address"
+_IP = "be an IP address, or empty"
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "routing": (
+        Rule("zone", _text, _TEXT),
+        Rule("host", _or_empty(_host), f"{_ANY_HOST}, or empty"),
+        Rule("port", _port, f"be a whole number from 1 to {PORT_MAX}"),
+        Rule("auth", _credentials, "be None, or a user's name and password, two texts without control characters"),
+        Rule("tls", _one_of("", "none", "opportunistic", "required"), 'be "", "none", "opportunistic" or "required"'),
+        Rule("source", _or_empty(_ip), _IP),
+        Rule("priority", _priority, _PRIORITY),
+        Rule("delay_s", _seconds, _SECONDS),
+    ),
+    "options": (
+        Rule("host", _host, _ANY_HOST),
+        Rule("port", _port, f"be a whole number from 1 to {PORT_MAX}"),
+        Rule(
+            "addresses", lambda value: isinstance(value, list) and all(map(_ip, value)), "be a list of IP addresses"
+        ),
+        Rule("source", _or_empty(_ip), _IP),
+        Rule(
+            "tls", _one_of("none", "opportunistic", "required", "implicit"),
+            'be "none", "opportunistic", "required" or "implicit"',
+        ),
+        Rule("hostname", _or_empty(_host), f"{_ANY_HOST}, or empty"),
+        Rule("socket", lambda value: value is None or isinstance(value, sockets.socket), "be None, or a socket"),
+    ),
+    "envelope": (
+        Rule("sender", _or_empty(_address), f"be {_ANY_ADDRESS}, or empty"),
+        Rule("recipients", _recipients, _RECIPIENTS),
+        *(
+            Rule(name, _text, _TEXT)
+            for name in (
+                "body", "origin", "origin_name", "protocol", "deadline_mode", "window", "time_zone",
+                "unsubscribe_scope", "track", "request", "token", "account", "durability",
+            )
+        ),
+        *(
+            Rule(name, _text_or_none, f"be None, or {_TEXT.removeprefix('be ')}")
+            for name in ("ret", "envid", "user", "sending_zone", "campaign", "tenant")
+        ),
+        *(
+            Rule(name, _whole, _NUMBER)
+            for name in ("size", "received_ms", "hold_until_ms", "deadline_ms", "lines")
+        ),
+        *(
+            Rule(name, _truth, "be True or False")
+            for name in ("smtputf8", "hold_for", "require_tls", "tls_optional", "unsubscribe", "unsigned")
+        ),
+        Rule("priority", lambda value: value is None or _priority(value), f"be None, or {_PRIORITY[3:]}"),
+        Rule("life_h", _seconds, "be a number of hours from 0 up"),
+        Rule("source", _or_empty(_ip), _IP),
+        Rule("headers", _texts, "be a dict of texts"),
+        Rule("extra", _kept, "be a dict of what JSON knows: it is kept with the message"),
+    ),
+    "address": (
+        Rule("address", _or_empty(_address), f"be {_ANY_ADDRESS}, or empty"),
+        Rule("parameters", _texts, "be a dict of texts"),
+    ),
+    "session": (Rule("user", _text, _TEXT), Rule("account", _text, _TEXT)),
+    "delivery": (
+        Rule("sender", _or_empty(_address), f"be {_ANY_ADDRESS}, or empty"),
+        Rule("recipients", _recipients, _RECIPIENTS),
+        Rule("source", _or_empty(_ip), _IP),
+    ),
+    "bounce": (
+        Rule("sender", _or_empty(_address), f"be {_ANY_ADDRESS}, or empty"),
+        Rule("recipients", _recipients, _RECIPIENTS),
+        Rule("reply", _reply, "be a Reply with a code from 200 to 599 and texts without control characters"),
+    ),
+    "server": (
+        Rule(
+            "ehlo_keywords", lambda value: isinstance(value, list) and all(map(_text, value)),
+            "be a list of texts without control characters",
+        ),
+        Rule(
+            "commands",
+            lambda value: isinstance(value, dict)
+            and all(_text(name) and name.isupper() and callable(one) for name, one in value.items()),
+            "be a dict of functions, named by command words in capitals",
+        ),
+    ),
+    "data": (Rule("context", lambda value: value is None or isinstance(value, ssl.SSLContext), "be an SSLContext"),),
+}  # fmt: skip
+"""By the name of the argument."""
+HOOKS_RULES: Mapping[str, frozenset[str]] = {"queue_route": frozenset(("routing",))}
+"""Arguments that are checked of a hook; of others all that have rules. The envelope is nobody's to change there."""
+
+
+def _getter(fields: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    get = attrgetter(*fields)
+    return get if len(fields) > 1 else lambda value: (get(value),)
+
+
+_GETTERS = {name: _getter([rule.field for rule in rules]) for name, rules in RULES.items()}
+
+
+def checked(hook: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of a hook's arguments that have something to be checked."""
+    only = HOOKS_RULES.get(hook)
+    return tuple(name for name in arguments if name in RULES and (only is None or name in only))
+
+
+Before = list[tuple[str, Any, list[Any]]]
+"""Arguments with the values of their fields before a plugin was called."""
+
+
+def before(names: tuple[str, ...], arguments: Mapping[str, Any]) -> Before:
+    """For `wrong` and `put_back`."""
+    there = [(name, arguments[name]) for name in names if arguments[name] is not None]
+    return [(name, one, [_copied(value) for value in _GETTERS[name](one)]) for name, one in there]
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is list:
+        return [(one, one.address) if type(one) is Recipient else one for one in value]
+    return {**value} if type(value) is dict else value
+
+
+def wrong(known: Before) -> str:
+    """ "": what a plugin has left can be used. Else what it has set to what, and what it must be. What it has not
+    changed is not judged."""
+    for name, argument, olds in known:
+        for rule, old, new in zip(RULES[name], olds, _GETTERS[name](argument), strict=True):
+            try:
+                if new is old or _is_fit(rule, old, new):
+                    continue
+            except Exception:  # comparing is the value's own code
+                pass
+            return f"set {name}.{rule.field} to {_shown(rule.field, new)}; it must {rule.must}"
+    return ""
+
+
+def _is_fit(rule: Rule, old: Any, new: Any) -> bool:
+    if rule.field == "recipients" and type(new) is list:
+        new = [one for one in new if not (type(one) is Recipient and (one, one.address) in old)]
+        return rule.test(new)
+    if rule.field == "extra" and type(new) is dict:
+        new = {name: one for name, one in new.items() if one is not old.get(name, ...) or type(one) in (dict, list)}
+        return rule.test(new)
+    return (type(new) is type(old) and bool(new == old)) or rule.test(new)
+
+
+def put_back(known: Before) -> None:
+    """What a plugin has changed is as it was."""
+    for name, argument, olds in known:
+        for rule, old in zip(RULES[name], olds, strict=True):
+            if type(old) is list:
+                for one in old:
+                    if type(one) is tuple and type(one[0]) is Recipient:
+                        one[0].address = one[1]
+                old = [one[0] if type(one) is tuple else one for one in old]
+            setattr(argument, rule.field, old)
+
+
+def _shown(field: str, value: Any) -> str:
+    if field in _SECRET:
+        return f"a {type(value).__name__} that is not shown"
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
