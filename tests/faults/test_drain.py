@@ -77,10 +77,10 @@ async def test_a_drain_ends_what_is_under_way(tmp_path: Path) -> None:
         assert status == 75
         assert "1 deliveries and 0 connections were cut off, of queue (its time was over)" in said
         assert await waits == (status, said), "of both, whichever has the longer time"
+        answered.clear()
         mta.start()
         await mta.taking()
         assert mta.in_doubt() == ["late@bulk.test"]
-        answered.clear()
         await give(mta, "last@bulk.test")
         await asyncio.wait_for(answered.wait(), 60)
         waits = asyncio.create_task(asyncio.to_thread(zonemta, mta, "drain", "--for", "9m"))
