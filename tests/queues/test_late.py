@@ -22,16 +22,19 @@ async def done(home: House, number: int) -> int:
     return int(row["done"])
 
 
-@pytest.mark.parametrize("late", [True, False])
-async def test_a_late_queue_leaves_what_has_come_since(house: Make, late: bool) -> None:
-    """One that may still lease is not late: the order is not answered before it has carried it out."""
+@pytest.mark.parametrize(
+    ("after_s", "leases", "late"), [(3, False, True), (3, True, True), (0.2, False, True), (0.2, True, False)]
+)
+async def test_a_late_queue_leaves_what_has_come_since(house: Make, after_s: float, leases: bool, late: bool) -> None:
+    """One that may lease, and soon hears of it, is not late: the order is not answered before it has carried it out.
+    One that hears of it later may lease again, and it was answered in between."""
     home = await house()
     member = home.queue.core.membership = Member(home.queue)
     await home.put("before@x.test")
     number = home.clock.ms() * 1000 + 7
-    await home.move(3)
+    await home.move(after_s)
     await home.put("since@x.test")
-    if not late:
+    if leases:
         await member.share(home.clock.monotonic() + 2, [], 0)
     task = {"verb": "delete", "where": {"domain": "x.test"}, "undo_s": 0, "number": number}
     answer = await member.carry_out(1, "task", task, True, False)

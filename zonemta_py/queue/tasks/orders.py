@@ -21,6 +21,8 @@ from zonemta_py.queue.tasks.where import Where
 OPERATOR = "an operator"
 PATIENCE_S = 10.0
 _LOOK_S = 0.02
+LATE_MS = 500
+"""An order that one of several queues hears so long after it was given, or later, is late: others may have answered."""
 WAITING_MOST = 100
 _TEXT_MAX = 1_000
 _WHERE_MAX = 64 * 1024
@@ -134,13 +136,14 @@ class TaskOrders:
         return self._row(task)
 
     def _last_meant(self, number: int) -> str:
-        """The last message there is. One of several queues that may lease nothing now may be late: the order may have
-        been answered long ago, and what has come since is not meant by it; its number says when it was given, by the
-        clock of who gave it."""
-        core, last = self._core, str(self._core.disk.ids.last)
-        if number and core.membership is not None and not core.membership.may_lease():
-            return min(last, keys.id_at(number // 1000 + 1))
-        return last
+        """The last message there is. One of several queues may be late, for one if it may lease nothing now: the order
+        may have been answered long ago, and what has come since is not meant by it; its number says when it was given,
+        by the clock of who gave it."""
+        core, last, given_ms = self._core, str(self._core.disk.ids.last), number // 1000
+        if not number or core.membership is None:
+            return last
+        late = core.clock.ms() - given_ms > LATE_MS or not core.membership.may_lease()
+        return min(last, keys.id_at(given_ms + 1)) if late else last
 
     async def cancel(self, id: str, by: str = "") -> Row:
         task = self._task(id)
