@@ -51,7 +51,7 @@ def order(
 ) -> None:
     """Show the hooks in the order in which mail meets them, and which plugins are called at each, in their order."""
     if hook and hook not in HOOKS:
-        raise CommandError(Exit.USAGE, f"there is no hook {hook!r}{suggestion(hook, HOOKS) or ''}")
+        raise _no_hook(hook)
     enabled = [one for one in plugins(configuration(config).plugins) if one.place]
     found = [
         {
@@ -140,9 +140,7 @@ def new(
     chosen = list(dict.fromkeys(hooks or ["queue_route"]))
     for hook in chosen:
         if hook not in HOOKS:
-            raise CommandError(
-                Exit.USAGE, f"there is no hook {hook!r}{suggestion(hook, HOOKS) or ''}; `zonemta plugin order` has all"
-            )
+            raise _no_hook(hook)
     written = [folder / f"{name}.py", folder / f"test_{name}.py"]
     for path, text in zip(written, (skeleton.plugin(name, chosen), skeleton.test(name, chosen)), strict=True):
         try:
@@ -155,3 +153,9 @@ def new(
     with Telling(json) as tell:
         tell(f"{written[0]} and {written[1]} are written", files=[str(path) for path in written])
         tell(f'Try it with `pytest {written[1]}`; `enabled = ["{written[0].absolute()}"]` in [plugins] enables it')
+
+
+def _no_hook(name: str) -> CommandError:
+    return CommandError(
+        Exit.USAGE, f"there is no hook {name!r}{suggestion(name, HOOKS)}; `zonemta plugin order` lists them all"
+    )
