@@ -226,6 +226,28 @@ class TestRequests:
         with pytest.raises(NoAnswer):
             await nats.request("wait", b"", timeout_s=0.3)
 
+    async def test_whoever_answers_late_says_that_it_works(
+        self, nats: Nats, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """And whoever has gone meanwhile, with the answer, is not waited for."""
+        monkeypatch.setattr("zonemta_py.cluster.nats.WORKING_S", 0.1)
+        monkeypatch.setattr("zonemta_py.cluster.nats.SILENT_S", 1.0)
+        other, begun = await connect(), asyncio.Event()
+
+        async def slow(data: bytes) -> bytes:
+            begun.set()
+            await asyncio.sleep(float(data))
+            return data
+
+        await other.serve("slow", slow)
+        assert await nats.request("slow", b"3", timeout_s=60) == b"3"
+        begun.clear()
+        asked = asyncio.create_task(nats.request("slow", b"100", timeout_s=10_000))
+        await begun.wait()
+        await other.close()
+        with pytest.raises(NoAnswer):
+            await asyncio.wait_for(asked, 60)
+
     async def test_served_from_the_moment_that_a_server_dies(
         self, nats: Nats, connect: Connect, servers: ThreeServers
     ) -> None:

@@ -59,6 +59,10 @@ _APPEND = "a"
 """The last part of the subject of an answer to an append begins so; others are numbers."""
 MARK = "Zonemta-Mark"
 PART = "Zonemta-Part"
+WORKING = "Zonemta-Working"
+WORKING_S, SILENT_S = 2.0, 7.0
+"""How often whoever is asked says that it is about it, and after how long without a word the question, or its answer,
+is lost."""
 FAILED = "Zonemta-Failed"
 EXPECTED, EXPECTED_OF_SUBJECT = "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Subject-Sequence"
 _WRONG_SEQUENCE = (10071, 10164)
@@ -699,19 +703,21 @@ class Nats:
 
     async def _requested(self, subject: str, data: bytes, end: float) -> bytes:
         loop = asyncio.get_running_loop()
-        parts = list[bytes]()
+        parts, heard = list[bytes](), loop.time()
         answer: asyncio.Future[bytes] = loop.create_future()
 
         def tell(came: _Answer | NatsError) -> None:
+            nonlocal heard
             if answer.done():
                 return
+            heard = loop.time()
             if isinstance(came, NatsError):
                 answer.set_exception(NoAnswer(f"no answer from {subject}: {came}"))
             elif came.status == "503":
                 answer.set_exception(NotThere(f"nobody listens to {subject}"))
             elif FAILED in came.headers:
                 answer.set_exception(NatsRefusal(came.data.decode(errors="replace")))
-            else:
+            elif WORKING not in came.headers:
                 parts.append(came.data)
                 if PART not in came.headers:
                     answer.set_result(b"".join(parts))
@@ -724,11 +730,15 @@ class Nats:
                 if client is None or client is not self._client:
                     raise NoQuorum("the connection to NATS broke")
                 await client.publish(subject, piece, f"{self._inbox}.{key}", _part_of(pieces, number))
-            async with asyncio.timeout_at(end):
-                return await answer
+            while not answer.done():
+                if loop.time() >= min(end, heard + SILENT_S):
+                    await asyncio.sleep(AGAIN_S)  # this process may have stood still, and what has come waits
+                    if not answer.done() and loop.time() >= min(end, heard + SILENT_S):
+                        raise NoAnswer(f"no answer from {subject} in time")
+                    continue
+                await asyncio.wait({answer}, timeout=max(0.0, min(end, heard + SILENT_S) - loop.time()))
+            return answer.result()
         except (errors.Error, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise NoAnswer(f"no answer from {subject} in time") from None
             raise NoQuorum(f"NATS cannot be reached: {_said(error)}") from None
         finally:
             self._open.pop(key, None)
@@ -778,7 +788,7 @@ class Nats:
     async def _answer(self, reply: str, data: bytes, handler: Handler) -> None:
         headers: dict[str, str] | None = None
         try:
-            answer = await handler(data)
+            answer = await self._worked(reply, handler(data))
         except NatsError as error:
             answer, headers = str(error).encode(), {FAILED: "1"}
         except Exception as error:
@@ -792,6 +802,18 @@ class Nats:
             for piece in most:
                 await client.publish(reply, piece, "", {PART: "more"})
             await client.publish(reply, last, "", headers)
+
+    async def _worked(self, reply: str, work: Awaitable[bytes]) -> bytes:
+        """Its result; whoever has asked hears meanwhile that it lasts."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=WORKING_S))[0]:
+                if reply and self._client is not None:
+                    with suppress(errors.Error, OSError):
+                        await self._client.publish(reply, b"", "", {WORKING: "1"})
+            return task.result()
+        finally:
+            task.cancel()
 
     async def ask_all(self, subject: str, data: bytes, quiet_s: float, timeout_s: float) -> list[bytes]:
         """The answers of all who listen, until there was none for `quiet_s`."""

@@ -5,8 +5,12 @@ belongs to one queue of the whole cluster. `Tunnels` serves a socket for each fa
 in numbered pieces, with at most WINDOW_BYTES on their way. Whatever is lost there ends the connection at both ends, as
 the death of the queue's process does; who speaks then asks what has become of what he sent.
 
+Nobody notices by itself that a message was lost which was the last one: so each node tells those with whom it has
+connections, every ROUND_S, which ones, and how many pieces it has sent through each. What only one side knows, and what
+has not come though it was sent, is closed; and all that leads to a node which says nothing for QUIET_MOST rounds.
+
 A message: [kind, id, …]: OPEN, id, node, queue; DATA, id, number, bytes; ACK, id, bytes taken so far; CLOSE, id;
-RESET, "", node: that node's agent is another process now.
+ENDS, "", node, pieces sent by id; RESET, "", node: that node's agent is another process now.
 """
 
 from __future__ import annotations
@@ -28,11 +32,12 @@ from zonemta_py.wire import SOCKET
 
 log = logging.getLogger(__name__)
 
-OPEN, DATA, ACK, CLOSE, RESET = "open", "data", "ack", "close", "reset"
+OPEN, DATA, ACK, CLOSE, ENDS, RESET = "open", "data", "ack", "close", "ends", "reset"
+ROUND_S, QUIET_MOST = 1.0, 5
 PIECE_BYTES = 256 * 1024
 WINDOW_BYTES = 4 * 1024 * 1024
 ACK_BYTES = 512 * 1024
-EVERYBODY = "-"
+EVERYBODY, FAR = "-", ">"
 
 
 def subject_of(cluster: str, node: str) -> str:
@@ -49,8 +54,13 @@ class End(asyncio.Protocol):
         """node: where the other end is. opens: the queue that is wanted there; None: it has opened this one. waiting:
         what has come for it meanwhile."""
         self.node, self._tunnels, self._id, self._opens, self._waiting = node, tunnels, id, opens, waiting
+        self.other = id.removesuffix(FAR) if id.endswith(FAR) else id + FAR
+        """The other end's id: both may be on one node, as the queue has come here."""
         self._transport: asyncio.Transport | None = None
-        self._sent, self._heard = count(), 0
+        self.sent = self.heard = 0
+        """Pieces."""
+        self.missed = 0
+        """How often in turn the other node has not named it: it may not have heard of it yet."""
         self._out = self._taken = self._said = 0
         """Bytes: not taken by the other end yet; taken here; and said to be."""
         self._full = False
@@ -59,7 +69,7 @@ class End(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._tunnels.ends[self._id] = self
         if self._opens is not None:
-            self._tunnels.tell(self.node, [OPEN, self._id, self._tunnels.node, self._opens])
+            self._tunnels.tell(self.node, [OPEN, self.other, self._tunnels.node, self._opens])
         waiting, self._waiting = self._waiting, None
         for piece in waiting.pieces if waiting is not None else ():  # now: the next one comes to this end
             self.came(*piece)
@@ -68,7 +78,8 @@ class End(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for at in range(0, len(data), PIECE_BYTES):
-            self._tunnels.tell(self.node, [DATA, self._id, next(self._sent), data[at : at + PIECE_BYTES]])
+            self._tunnels.tell(self.node, [DATA, self.other, self.sent, data[at : at + PIECE_BYTES]])
+            self.sent += 1
         self._out += len(data)
         if self._out > WINDOW_BYTES and self._transport is not None:
             self._transport.pause_reading()
@@ -76,7 +87,7 @@ class End(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         if self._tunnels.ends.pop(self._id, None) is not None:
-            self._tunnels.tell(self.node, [CLOSE, self._id])
+            self._tunnels.tell(self.node, [CLOSE, self.other])
 
     def pause_writing(self) -> None:
         self._full = True
@@ -87,10 +98,10 @@ class End(asyncio.Protocol):
 
     def came(self, number: int, data: bytes) -> None:
         """A piece from the other end."""
-        if number != self._heard:  # one is missing
+        if number != self.heard:  # one is missing
             self.close()
             return
-        self._heard += 1
+        self.heard += 1
         if self._transport is not None:
             self._transport.write(data)
         self._taken += len(data)
@@ -102,7 +113,7 @@ class End(asyncio.Protocol):
             self._out_told()
 
     def _out_told(self) -> None:
-        self._tunnels.tell(self.node, [ACK, self._id, self._taken - self._said])
+        self._tunnels.tell(self.node, [ACK, self.other, self._taken - self._said])
         self._said = self._taken
 
     def taken(self, size: int) -> None:
@@ -113,7 +124,7 @@ class End(asyncio.Protocol):
 
     def close(self, tell: bool = True) -> None:
         if self._tunnels.ends.pop(self._id, None) is not None and tell:
-            self._tunnels.tell(self.node, [CLOSE, self._id])
+            self._tunnels.tell(self.node, [CLOSE, self.other])
         if self._transport is not None:
             self._transport.abort()
 
@@ -132,6 +143,8 @@ class Tunnels:
         self._secret, self._numbers = token_hex(6), count()
         self._out: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue()
         self._tasks = set[asyncio.Task[Any]]()
+        self._quiet = dict[str, int]()
+        """Rounds in which a node has said nothing, of nodes to which connections lead."""
 
     async def start(self) -> None:
         """Raises OSError."""
@@ -139,6 +152,7 @@ class Tunnels:
         await self._nats.listen(subject_of(self._cluster, EVERYBODY), self._came)
         self._keep(self._send())
         self._keep(self._watch())
+        self._keep(self._compare())
         self.tell(EVERYBODY, [RESET, "", self.node])
 
     def _keep(self, work: Any) -> None:
@@ -191,15 +205,44 @@ class Tunnels:
                 for end in [*self.ends.values()]:
                     end.close()
 
+    async def _compare(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_S)
+            nodes = dict[str, dict[str, int]]()
+            for end in self.ends.values():
+                nodes.setdefault(end.node, {})[end.other] = end.sent
+            for node in self._quiet.keys() - nodes.keys():
+                del self._quiet[node]
+            for node, sent in nodes.items():
+                self._quiet[node] = self._quiet.get(node, 0) + 1
+                if self._quiet[node] <= QUIET_MOST:
+                    self.tell(node, [ENDS, "", self.node, sent])
+                else:
+                    self.lost(node)
+
+    def _has(self, node: str, sent: dict[str, int]) -> None:
+        """What that node has said of its ends here. sent: pieces, by id."""
+        mine = [(id, end) for id, end in self.ends.items() if end.node == node]
+        for id, end in mine:
+            end.missed = 0 if id in sent else end.missed + 1
+            if end.missed > 1 or sent.get(id, 0) > end.heard:
+                end.close()
+        if mine:
+            self._quiet[node] = 0
+        elif sent:
+            self.tell(node, [ENDS, "", self.node, {}])
+
     def _came(self, data: bytes) -> None:
         kind, id, *rest = unpack(data)
         end = self.ends.get(id)
         if kind == OPEN:
-            waiting = _Waiting()
+            waiting = _Waiting(rest[0], id.removesuffix(FAR))
             self.ends[id] = cast(End, waiting)  # pieces may come before the queue's socket is connected
             self._keep(self._opened(waiting, id, *rest))
-        elif kind == RESET:
+        elif kind == RESET and rest[0] != self.node:
             self.lost(rest[0])
+        elif kind == ENDS:
+            self._has(*rest)
         elif end is None:
             pass
         elif kind == DATA:
@@ -211,9 +254,8 @@ class Tunnels:
 
     def lost(self, node: str) -> None:
         """It is dead, or its agent is another process."""
-        if node != self.node:
-            for end in [end for end in self.ends.values() if end.node == node]:
-                end.close(tell=False)
+        for end in [end for end in self.ends.values() if end.node == node]:
+            end.close(tell=False)
 
     async def _opened(self, waiting: _Waiting, id: str, node: str, number: int) -> None:
         end = End(self, id, node, waiting=waiting)
@@ -221,16 +263,20 @@ class Tunnels:
             await asyncio.get_running_loop().create_unix_connection(lambda: end, str(self._socket(number)))
         except OSError:
             self.ends.pop(id, None)
-            self.tell(node, [CLOSE, id])
+            self.tell(node, [CLOSE, end.other])
             return
 
 
 class _Waiting:
-    """Pieces for an end that is being opened."""
+    """Pieces for an end that is being opened. node: where the other one is."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: str, other: str) -> None:
         self.pieces: list[tuple[int, bytes]] = []
-        self.closed, self.node = False, ""
+        self.closed, self.node, self.other, self.sent, self.missed = False, node, other, 0, 0
+
+    @property
+    def heard(self) -> int:
+        return len(self.pieces)
 
     def came(self, number: int, data: bytes) -> None:
         self.pieces.append((number, data))
