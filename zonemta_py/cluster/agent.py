@@ -222,6 +222,7 @@ class Agent:
             self._leading = None
 
     async def _lead(self) -> None:
+        print(f"zonemta: this node leads cluster {self._config.cluster.name}", file=sys.stderr, flush=True)
         while True:
             try:
                 await self._lead_once()
@@ -239,7 +240,6 @@ class Agent:
             number: FarQueue(number, self._name, self._here, self._owner, self._calls) for number in numbers
         }  # fmt: skip
         authority = Authority(queues, orders, lambda: self._leadership.until)
-        print(f"zonemta: this node leads cluster {self._config.cluster.name}", file=sys.stderr, flush=True)
         self._authority, tasks = authority, authority.start()
         try:
             while not orders.is_over and sorted(self._members.owners()) == numbers:  # noqa: ASYNC110

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -185,9 +186,10 @@ class NodeMembership:
 
     async def _wait_for_silence(self, key: str, revision: int, grace_s: float) -> None:
         seconds = max(self._dead_after_s, grace_s)
-        log.warning(
-            "the cluster knows a node %r with another folder; waiting for %.0f s, whether it lives", self.node, seconds
-        )
+        print(
+            f"zonemta: the cluster knows a node {self.node!r} with another folder; waiting for {seconds:.0f} s, whether"
+            " it lives", file=sys.stderr, flush=True,
+        )  # fmt: skip
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             await asyncio.sleep(ROUND_S)

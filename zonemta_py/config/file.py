@@ -153,6 +153,7 @@ def _names(document: dict[str, Any]) -> dict[str, set[str]]:
         tables = rows.get(kind)
         names = [one.get("name") for one in tables if isinstance(one, dict)] if isinstance(tables, list) else []
         found[kind] = {name for name in names if isinstance(name, str)}
+    found["cluster"] = {"cluster"} & document.keys()
     return found
 
 

@@ -80,7 +80,7 @@ class Config(Section):
         names = info.context.names if isinstance(info.context, FileContext) else {}
         found = [
             *self._twice(), *self._references(names), *self._claims(), *self._places(), *self._destinations(),
-            *self._of_accounts(), *self._signing(), *self._return_path(), *self._durabilities(),
+            *self._of_accounts(), *self._signing(), *self._return_path(), *self._durabilities(names),
         ]  # fmt: skip
         if found:
             raise Faults(found)
@@ -226,8 +226,8 @@ class Config(Section):
                 "return_path needs a secret for its signatures; `zonemta config secret` makes one",
             )
 
-    def _durabilities(self) -> Iterator[tuple[Place, str]]:
-        if self.cluster.enabled:
+    def _durabilities(self, names: dict[str, set[str]]) -> Iterator[tuple[Place, str]]:
+        if self.cluster.enabled or names.get("cluster"):  # what is wrong with that table is said of it
             return
         places: list[Place] = [
             ("listeners", number, "durability") for number, one in enumerate(self.listeners) if one.durability == "node"

@@ -16,7 +16,7 @@ from zonemta_py.cli.queue.commands import answer
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
-from zonemta_py.cli.terminal.output import Telling, bar, print_json, print_table
+from zonemta_py.cli.terminal.output import Telling, bar, counted, print_json, print_table
 from zonemta_py.config import Config
 from zonemta_py.metrics.quantities import size
 from zonemta_py.queue import questions
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 app = typer.Typer()
 IDLE_MAX, IDLE_S = 3, 0.5
 """So often, and so long after each time, mail is waited for that cannot move just now."""
+GONE_S = 3600.0
+"""A node that has been dead for longer, and has no queue, is not shown."""
 _COMPARED = ("keys", "records", "bodies")
 
 
@@ -41,11 +43,16 @@ def cluster(context: typer.Context, config: ConfigFile = None, folder: Folder = 
     found = answer(in_force(config, folder), questions.cluster)
     if json:
         return print_json(found)
+    owners = {row["node"] for row in found["queues"]}
+    gone = [row for row in found["nodes"] if not row["alive"] and row["seen_s"] > GONE_S and row["node"] not in owners]
+    shown = [row for row in found["nodes"] if row not in gone]
+    said = [] if found["leader"] else ["No node leads now: orders, and questions to all nodes, wait"]
+    said += [f"{counted(len(gone), 'dead node')} without a queue left out; --json has all"] if gone else []
     print_table(
-        f"Cluster {found['cluster']}: {len(found['nodes'])} nodes",
+        f"Cluster {found['cluster']}: {len(shown)} nodes",
         ("node", "state", "seen", "queued ", "deferred ", "held ", "alone ", "configuration", "hostname"),
-        [_node(row) for row in found["nodes"]],
-        "" if found["leader"] else "No node leads now: orders, and questions to all nodes, wait",
+        [_node(row) for row in shown],
+        "; ".join(said),
     )
     away = [(zone, row["node"], count) for row in found["nodes"] for zone, count in row["away"].items()]
     if away:

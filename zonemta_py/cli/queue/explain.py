@@ -28,7 +28,7 @@ _WORDS = {
     "copy": "nothing is sent", "drain": "nothing is sent", "recovery": "nothing is sent", "disk": "nothing is sent",
 }  # fmt: skip
 _ENDLESS = {
-    "limit": "one of its connections ends", "probing": "that delivery ends", "dns": "DNS answers",
+    "limit": "the limit lets more through", "probing": "that delivery ends", "dns": "DNS answers",
     "suspended": "resumed", "source": "resumed", "concurrency": "one of them ends", "connections": "one of them ends",
     "held": "released or deleted", "deleted": "the task is undone", "bounced": "queued again",
     "rate": "enough deliveries succeed", "pull": "a client fetches it",

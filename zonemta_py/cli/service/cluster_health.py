@@ -81,7 +81,7 @@ async def _settings(nats: Nats, config: Config) -> list[Diagnosis]:
         await servers.check(nats, config)
     except NatsRefusal as error:
         parts = (sentence.rpartition("; ") for sentence in str(error).splitlines())
-        return [problem("NATS", words or remedy, remedy) for words, _, remedy in parts]
+        return [problem("NATS", (words or remedy).removeprefix("NATS "), remedy) for words, _, remedy in parts]
     replicas = config.cluster.replicas
     return [ok("NATS", f"all servers that answer sync always, and there are enough for cluster.replicas = {replicas}")]
 
