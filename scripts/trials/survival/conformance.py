@@ -53,6 +53,12 @@ def above_limit(there: Stage) -> list[str]:
     return [f"limit: {above[2]:.3g} messages more than {RATE:g}/s and {BURST:g} at once allow"]
 
 
+def _odd(log: Path) -> str:
+    """Its last lines that are about no single message."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join([one[:300] for one in lines if " INFO mail: " not in one][-40:])
+
+
 def shared(names: list[str], kinds: tuple[str, ...] = KINDS) -> list[tuple[str, list[str]]]:
     """Each case once: the kinds take turns."""
     return [(kind, names[at :: len(kinds)]) for at, kind in enumerate(kinds)]
@@ -83,6 +89,8 @@ async def trial(folder: Path, rounds: list[tuple[str, list[str]]], console: Cons
             for name, sentence in wrong.items():
                 console.print(f"          {name}: {sentence[:1000]}", markup=False, highlight=False)
         for node in there.nodes.all:
+            if broken:
+                console.print(f"-- the end of node {node.name}'s log\n{_odd(node.mta.log)}", markup=False)
             node.mta.end()
         broken += above_limit(there)
         broken += [f"{node.name}: {one}" for node in there.nodes.all for one in await node.mta.problems()]
