@@ -57,10 +57,11 @@ _.command_encoding
 _.__signature__
 _.__annotations__
 
-# plugins: queue_route is a hook of plugins/custom_routing.py, found by its name; the others are for plugins to use
+# hooks of the bundled plugins, found by their names
+_.message_headers
+_.message_rewrite
 _.queue_route
-_.prepend
-_.origin_name
+_.sender_headers
 
 # answers to questions, which commands and programs read by key
 _.seen_s

@@ -1,0 +1,223 @@
+"""Refuses, discards, takes out or sets aside attachments by type, name and size, while the message arrives.
+
+    [plugins]
+    enabled = ["attachment_policy"]
+
+    [[plugins.options.attachment_policy.rules]]
+    name = "programs"
+    extensions = ["exe", "scr", "js", "vbs"]
+    types = ["application/x-msdownload"]
+    action = "reject"
+    reply = "550 5.7.1 Programs are not sent from here; put it into your share and send a link"
+
+    [[plugins.options.attachment_policy.rules]]
+    name = "large"
+    larger_than = 10_000_000
+    action = "zone"
+    zone = "slow"
+
+The first rule that matches a part decides. A part matches if one of `types` or `extensions` does (all parts, if a rule
+names neither), and its content is larger than `larger_than` bytes. Nothing is kept: sizes are counted as the bytes
+pass, and a message with a part that is too large is refused as soon as it is. What "remove" takes out is replaced by a
+text that says so; in signed or encrypted mail, where that would break the signature, the message is refused instead.
+Names are those that the parts have; archives and attached messages are not looked into. The plugin asks nobody, so
+nothing can be down.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import AsyncIterator
+from email.message import Message
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from zonemta_py.plugin import Drop, Envelope, Node, PluginApi, Reject, Stream, encoded
+
+FIELD_CHARACTERS_MAX = 2_000
+"""Of a Content-Type that are read for a second file name."""
+
+_REPLY = re.compile(r"(?:([45]\d\d)\s+)?(\S.*)", re.DOTALL)
+_TYPE = re.compile(r"[^\s/;]+/[^\s/;]+")
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+"""Characters that make a name look like another one."""
+_SEALED = frozenset(("multipart/signed", "multipart/encrypted"))
+_SEALED_TYPES = ("application/pkcs7-mime", "application/x-pkcs7-mime")
+
+
+class AttachmentRule(BaseModel):
+    """What a part must be, and what becomes of it."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    name: str = ""
+    """Name in counters; empty: its number, from 1."""
+    types: list[str] = []
+    """Content types, such as application/zip or video/*."""
+    extensions: list[str] = []
+    """Ends of file names, without the dot: exe, tar.gz."""
+    larger_than: int = Field(0, ge=0)
+    """Bytes of the content, decoded, above which the rule matches; 0: whatever its size. Of quoted-printable, about."""
+    action: Literal["reject", "drop", "remove", "zone", "accept"] = "reject"
+    """reject: refuse the message. drop: accept it and send nothing. remove: send it without the part. zone: send it
+    through `zone`, which may be suspended until somebody has looked. accept: rules below are not asked for the part."""
+    reply: str = "550 5.7.1 Attachments of this kind are not sent from here"
+    """What the client is told: code and text."""
+    zone: str = ""
+    """Sending zone for the whole message."""
+
+    @field_validator("types")
+    @classmethod
+    def _check_types(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not _TYPE.fullmatch(value):
+                raise ValueError(f"{value!r} is not a content type such as application/zip or video/*")
+        return [value.lower() for value in values]
+
+    @field_validator("extensions")
+    @classmethod
+    def _check_extensions(cls, values: list[str]) -> list[str]:
+        for value in values:
+            if not value.strip(". ") or any(character in value for character in "*?/"):
+                raise ValueError(f"{value!r} is not the end of a file name such as exe or tar.gz")
+        return [value.lower().lstrip(".") for value in values]
+
+    @field_validator("reply")
+    @classmethod
+    def _check_reply(cls, value: str) -> str:
+        if not _REPLY.fullmatch(value.strip()):
+            raise ValueError('is not a reply such as "550 5.7.1 Not sent from here"')
+        return value.strip()
+
+    @model_validator(mode="after")
+    def _check(self) -> AttachmentRule:
+        if (self.action == "zone") != bool(self.zone):
+            raise ValueError('zone and action = "zone" belong together')
+        if self.action == "remove" and self.larger_than:
+            raise ValueError("what is too large is known only when it has passed; use reject, drop or zone for sizes")
+        return self
+
+    def names(self, node: Node, filenames: list[str]) -> bool:
+        """Whether type or name match."""
+        if not self.types and not self.extensions:
+            return True
+        if any(fnmatch.fnmatchcase(node.content_type, one) for one in self.types):
+            return True
+        return any(name == end or name.endswith(f".{end}") for name in filenames for end in self.extensions)
+
+    def refusal(self) -> Reject:
+        found = _REPLY.fullmatch(self.reply)
+        assert found is not None
+        return Reject(int(found[1] or 550), found[2])
+
+
+class Options(BaseModel):
+    """[plugins.options.attachment_policy]"""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    rules: list[AttachmentRule] = Field(min_length=1)
+    """Asked in their order."""
+
+
+def setup(api: PluginApi, options: Options) -> None:
+    """Numbers the rules."""
+    global _api, _rules
+    _api, _rules = api, options.rules
+    for number, rule in enumerate(_rules, 1):
+        rule.name = rule.name or str(number)
+        if rule.zone and api.zones and rule.zone not in api.zones:
+            raise ValueError(f"rule {rule.name}: there is no zone {rule.zone!r}; there are {', '.join(api.zones)}")
+
+
+_api: PluginApi
+_rules: list[AttachmentRule]
+
+
+async def message_rewrite(envelope: Envelope, node: Node, stream: Stream) -> AsyncIterator[bytes] | None:
+    """Looks at one part; follows its bytes only if a rule asks for their number."""
+    names, sized = _filenames(node), list[AttachmentRule]()
+    for rule in _rules:
+        if not rule.names(node, names):
+            continue
+        if not rule.larger_than:
+            if sized and rule.action == "remove":
+                stream = _measured(sized, envelope, node, stream)
+            if not sized or rule.action == "remove":
+                return _decide(rule, envelope, node, stream)
+            sized.append(rule)
+            break
+        sized.append(rule)
+    return _measured(sized, envelope, node, stream) if sized else None
+
+
+def _decide(rule: AttachmentRule, envelope: Envelope, node: Node, stream: Stream) -> AsyncIterator[bytes] | None:
+    """What the rule says of a part that has begun. Raises verdicts."""
+    _judge(rule, envelope)
+    if rule.action != "remove":
+        return None
+    if _SEALED.intersection(node.parents) or node.content_type in _SEALED_TYPES:
+        raise rule.refusal()
+    name = node.filename or node.content_type
+    node.headers.replace("Content-Type", "text/plain; charset=utf-8")
+    node.headers.replace("Content-Transfer-Encoding", "quoted-printable")
+    node.headers.remove("Content-Disposition")
+    text = f"[{_UNSEEN.sub('', name)} was taken out of this message by the sender's mail server.]\r\n"
+    return encoded("quoted-printable", _instead(text, stream))
+
+
+def _judge(rule: AttachmentRule, envelope: Envelope) -> None:
+    """Raises verdicts."""
+    _api.count(rule.action, label=rule.name)
+    if rule.action == "reject":
+        raise rule.refusal()
+    if rule.action == "drop":
+        raise Drop(f"attachment policy, rule {rule.name}")
+    if rule.action == "zone":
+        envelope.sending_zone = rule.zone
+
+
+async def _instead(text: str, stream: Stream) -> AsyncIterator[bytes]:
+    """A text; what was there is read and forgotten."""
+    yield text.encode()
+    async for _ in stream:
+        pass
+
+
+async def _measured(
+    rules: list[AttachmentRule], envelope: Envelope, node: Node, stream: Stream
+) -> AsyncIterator[bytes]:
+    """The bytes as they are. rules: the first whose size is passed decides, the last may have none."""
+    letters, size, waiting = 0, 0, list(rules)
+    async for block in stream:
+        letters += _letters(block, node.encoding)
+        size = letters * 3 // 4 if node.encoding == "base64" else letters
+        if waiting and waiting[0].larger_than and size > waiting[0].larger_than:
+            _judge(waiting[0], envelope)
+            waiting.clear()
+        yield block
+    for rule in waiting:
+        if size > rule.larger_than or not rule.larger_than:
+            _judge(rule, envelope)
+            return
+
+
+def _letters(block: bytes, encoding: str) -> int:
+    """Bytes of content; of base64, characters that carry it, four for three bytes."""
+    if encoding == "base64":
+        return len(block) - sum(map(block.count, (b"\r", b"\n", b"=")))
+    return len(block) - 2 * block.count(b"=") if encoding == "quoted-printable" else len(block)
+
+
+def _filenames(node: Node) -> list[str]:
+    """In lower case, as a reader's program would see them: of Content-Disposition and of Content-Type."""
+    found = [node.filename]
+    said = node.headers.get("Content-Type")[:FIELD_CHARACTERS_MAX]
+    if "name" in said.lower():
+        message = Message()
+        message["Content-Type"] = said.encode("ascii", "replace").decode()
+        name = message.get_param("name", "")
+        found.append(name[2] if isinstance(name, tuple) else str(name))
+    return [_UNSEEN.sub("", name).strip(" .").lower() for name in found if name]
