@@ -58,10 +58,13 @@ _.__signature__
 _.__annotations__
 
 # hooks of the bundled plugins, found by their names
+_.api_mail
+_.message_analyze
 _.message_headers
 _.message_rewrite
 _.queue_route
 _.sender_headers
+_.smtp_data
 
 # answers to questions, which commands and programs read by key
 _.seen_s

@@ -24,6 +24,12 @@ async def rcpt(host: Host, address: str = "a@example.com") -> Address:
     return given
 
 
+def test_a_plugin_knows_how_long_it_may_wait(make_host: Callable[..., Host]) -> None:
+    """For limits of its own, which have to end before."""
+    source = "def setup(api, options):\n    assert api.timeout_s == 7\n"
+    make_host(source, timeout_s=7)
+
+
 async def test_an_empty_host() -> None:
     """Without plugins nothing listens, and calling is harmless."""
     host = Host.empty()

@@ -1,24 +1,24 @@
-"""The whole real MTA with bundled plugins, between a client in front and the sink behind; and other programs, run for a
-test."""
+"""The whole real MTA with bundled plugins, between a client in front and the sink behind."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import smtplib
-import socket
-import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from survival.rig import Mta
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from programs import Server
 
 from zonemta_py.sink import ReceivedMessage, Sink, SinkOptions
 
@@ -93,53 +93,6 @@ def _sink_in_a_thread() -> Iterator[Sink]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-
-
-def program(name: str, package: str) -> str:
-    """Where it is; skips the test, and says what is missing."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin:/usr/lib/postgresql/15/bin")
-    if found is None:
-        pytest.skip(f"{name} is not installed: apt-get install {package}")
-    return found
-
-
-class Server:
-    """A program that serves a port, or a socket's path, in the foreground."""
-
-    def __init__(self, command: list[str], where: int | Path, log: Path, user: str = "") -> None:
-        self.command, self.where, self.log, self.user = command, where, log, user
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Waits until it can be connected to."""
-        with self.log.open("ab") as log:
-            user = self.user if self.user and os.geteuid() == 0 else None
-            self._process = subprocess.Popen(self.command, stdout=log, stderr=log, user=user, cwd="/")
-        end = time.monotonic() + PATIENCE_S
-        while not self._serves():
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(
-                    f"{self.command[0]} does not serve: {self.log.read_text(errors='replace')[-2000:]}"
-                )
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
-
-    def _serves(self) -> bool:
-        unix = isinstance(self.where, Path)
-        with socket.socket(socket.AF_UNIX if unix else socket.AF_INET) as probe, suppress(OSError):
-            probe.settimeout(5)
-            probe.connect(str(self.where) if unix else ("127.0.0.1", self.where))
-            return True
-        return False
 
 
 @pytest.fixture(scope="module")

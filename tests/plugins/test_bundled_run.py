@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from email.message import EmailMessage
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +66,23 @@ def test_one_of_two_who_has_had_it(running: Any) -> None:
     notice = running.came("ann@a.test").body
     assert b"eve@one.test" in notice
     assert b"a Delivered-To field names this recipient" in notice.replace(b"\r\n", b" ")
+
+
+def test_what_a_hook_leaves_with_the_message_is_there_when_it_is_sent(start_mta: Any, tmp_path: Path) -> None:
+    """And in the queue's hooks."""
+    (tmp_path / "noting.py").write_text(
+        "async def message_analyze(envelope, stream):\n"
+        "    envelope.extra['bytes'] = sum([len(block) async for block in stream])\n"
+        "async def sender_headers(delivery, headers):\n"
+        "    headers.add('X-Bytes', str(delivery.extra['bytes']))\n"
+        "async def queue_release(zone, delivery):\n"
+        "    assert delivery.extra['bytes']\n"
+    )
+    running = start_mta(f'[plugins]\nenabled = ["{tmp_path}/noting.py"]\n')
+    assert running.send(letter(), "ida@one.test").startswith("250")
+    assert b"\r\nX-Bytes: " in running.came("ida@one.test").body
+    asyncio.run(running.mta.drained())
+    assert "plugin noting" not in running.mta.log_tail()
 
 
 def test_attachments(running: Any) -> None:

@@ -22,11 +22,13 @@ class PluginApi:
     processes are forked: threads and connections are for the hook that first needs them.
 
     name: the plugin's name. zones: names of the configured zones, empty where they are not known.
-    log: a logger of its own. commands, counters, headers: what was registered so far.
+    log: a logger of its own. commands, counters, headers: what was registered so far. timeout_s: after which a call
+    of a hook is cut off; what a plugin waits for itself has to end before.
     """
 
-    def __init__(self, name: str, zones: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, zones: Iterable[str] = (), timeout_s: float = 5) -> None:
         self.name = name
+        self.timeout_s = timeout_s
         self.zones = frozenset(zones)
         self.log = log.getChild(name)
         self.commands: dict[str, Callable[..., Any]] = {}

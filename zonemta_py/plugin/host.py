@@ -70,7 +70,7 @@ class Host:
             if source.name in apis:
                 raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
             functions = checks.hooks(source)
-            api = apis[source.name] = PluginApi(source.name, zones)
+            api = apis[source.name] = PluginApi(source.name, zones, plugins.timeout_s)
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
             checks.set_up(source, api, chosen)
             for name, function in functions.items():

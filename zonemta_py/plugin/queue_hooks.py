@@ -114,4 +114,5 @@ def _delivery(message_id: str, zone: str, envelope: Envelope, failed: Failed | N
         size=envelope.size,
         chunks=0,
         attempts=[failed.attempts] if failed else [],
+        extra=envelope.extra,
     )

@@ -276,7 +276,7 @@ class Delivery:
     connection: None, or a limit on connections counts the lease's: 0, or the name of the idle one that it is to go on
     over; that is used, or closed before another is opened. A connection's name is the lease that opened it.
     list_name, list_title: of the list that it is of (`mail.list_id`), "" none. lines: what is known of the lines of the
-    body: LINES_FIT, LINES_LONG or LINES_UNKNOWN.
+    body: LINES_FIT, LINES_LONG or LINES_UNKNOWN. extra: what plugins have left in `Envelope.extra`.
     """
 
     lease: int
@@ -325,6 +325,7 @@ class Delivery:
     list_name: str = ""
     lines: int = 0
     list_title: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -182,6 +182,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         list_name=list_of(headers) if headers else "",
         lines=metadata.get("lines", 0),
         list_title=title_of(headers) if headers else "",
+        extra=metadata.get("extra") or {},
     )
 
 
