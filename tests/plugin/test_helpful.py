@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -17,7 +18,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin import Defer, decoded, encoded
 from zonemta_py.plugin import Headers as Exported
-from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.spec import Address, Node, Session
 from zonemta_py.plugin.verdicts import PluginFailed
 from zonemta_py.queue.api import Delivery, Result
@@ -120,11 +121,21 @@ def test_the_group_is_documented() -> None:
 
 
 @pytest.mark.parametrize("where", ["_worker.start()", "def setup(api):\n    _worker.start()"])
-def test_a_thread_of_the_start_does_not_work(make_host: MakeHost, caplog: pytest.LogCaptureFixture, where: str) -> None:
-    """It is named: after the forks there is no such thread, and nothing else would say so."""
-    made = "_end = threading.Event()\n_worker = threading.Thread(target=_end.wait, daemon=True)"
-    code = f"import threading\n{made}\n{where}\n"
-    host = make_host(f"{code}\nasync def smtp_connect(session):\n    _end.set()\n")
-    assert "plugin p1, " in caplog.text
-    assert "has started a thread" in caplog.text
-    asyncio.run(host.call("smtp_connect", session=Session()))
+@pytest.mark.parametrize("what", ["end.wait", "asyncio.new_event_loop().run_forever"])
+def test_a_thread_of_the_start_is_refused(make_host: MakeHost, where: str, what: str) -> None:
+    """With or without an event loop in it: after the forks there is no such thread, and nothing else would say so."""
+    threads = set(threading.enumerate())
+    made = f"end = threading.Event()\n_worker = threading.Thread(target={what}, daemon=True, name='poller')"
+    code = f"import asyncio, threading\n{made}\n{where}\n"
+    with pytest.raises(PluginError, match=r"plugin p1, .*p1\.py: has started a thread .*poller.*async def start"):
+        make_host(f"{code}\nasync def smtp_connect(session): pass\n")
+    assert len(set(threading.enumerate()) - threads) == 1
+
+
+async def test_threads_of_others_are_not_the_plugins(make_host: MakeHost) -> None:
+    """At a reload the queue's process loads plugins in a thread, while its own threads come and go."""
+    code = "import time\ntime.sleep(0.2)\nasync def smtp_connect(session): pass\n"
+    loading = asyncio.ensure_future(asyncio.to_thread(make_host, code))
+    await asyncio.sleep(0.1)
+    await asyncio.gather(*(asyncio.to_thread(threading.Event().wait, 0.3) for _ in range(3)))
+    assert (await loading).listens("smtp_connect")

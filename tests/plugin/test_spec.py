@@ -9,16 +9,16 @@ from zonemta_py.plugin.spec import HOOKS, Auth
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold
 
 ORDER = [
-    "smtp_init", "smtp_connect", "smtp_sni", "smtp_auth", "smtp_mail_from", "smtp_rcpt_to", "smtp_data", "api_mail",
-    "message_analyze", "message_rewrite", "message_headers", "message_store", "message_queue", "queue_route",
-    "sender_fetch", "sender_connecting", "sender_connect", "sender_tls_error", "sender_connected",
+    "start", "smtp_init", "smtp_connect", "smtp_sni", "smtp_auth", "smtp_mail_from", "smtp_rcpt_to", "smtp_data",
+    "api_mail", "message_analyze", "message_rewrite", "message_headers", "message_store", "message_queue",
+    "queue_route", "sender_fetch", "sender_connecting", "sender_connect", "sender_tls_error", "sender_connected",
     "sender_connection", "sender_headers", "sender_delivered", "sender_response_error", "queue_delayed",
-    "queue_bounce", "queue_release", "log_entry",
+    "queue_bounce", "queue_release", "log_entry", "stop",
 ]  # fmt: skip
 
 
 def test_all_hooks_in_order() -> None:
-    """The 25 places where a plugin may look at mail; two of them have two names."""
+    """As mail meets them, between the beginning and the end of a process."""
     assert list(HOOKS) == ORDER
 
 
@@ -34,7 +34,9 @@ def test_processes_and_verdicts(name: str) -> None:
     """The prefix tells the process; only a message can be dropped, only a queued one held."""
     hook = HOOKS[name]
     prefix = name.partition("_")[0]
-    place = {"smtp": "receiver", "api": "receiver", "message": "receiver", "log": "any"}.get(prefix, prefix)
+    place = {
+        "smtp": "receiver", "api": "receiver", "message": "receiver", "log": "any", "start": "any", "stop": "any",
+    }.get(prefix, prefix)  # fmt: skip
     assert hook.process == place
     assert Hold not in hook.verdicts or place == "sender"
     assert Drop not in hook.verdicts or prefix in ("message", "queue", "log")

@@ -142,6 +142,7 @@ async def run(
                     for delivery in await dispatch.lease(slots.free or await slots.some()):
                         slots.free -= 1
                         group.create_task(_handle(context, delivery, slots))
+            host.retire()
             await connections.end()
     except* QueueRefusal as refusals:
         log.warning("the queue is gone (%s), stopping", refusals.exceptions[0])

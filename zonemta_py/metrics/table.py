@@ -150,6 +150,7 @@ _ROWS = (
     _counter("plugin_seconds", "Time spent in plugins.", "plugin", "hook"),
     _counter("plugin_failures", "Calls that failed or took too long.", "plugin", "hook"),
     _counter("plugin_count", "Counters of plugins: `api.count(counter, n, label)`.", "plugin", "counter", "label"),
+    _gauge("plugin_tasks", "Background tasks of plugins that run now: in how many processes.", "plugin", "task"),
     _gauge("certificate_expiry_timestamp_seconds", "When the certificate of a listener expires, as UNIX time; of "
            "several processes the earliest.", "listener", least=True),
     _gauge("build_info", "Always 1; its label is the version.", "version"),

@@ -19,7 +19,8 @@ Enable it with `enabled = ["/etc/zonemta/block.py"]` under [plugins]; [plugins.o
 lists the hooks; declare those of a hook's arguments that you need, by name. An exception that is not a verdict is a
 failure of the plugin, and the mail is deferred. So is awaiting longer than plugins.timeout_s; a call that computes or
 blocks instead of awaiting cannot be cut off and stops its whole process: use `await asyncio.to_thread(...)`. Async
-helpers begin with _.
+helpers begin with _. Each process calls `async def start(api, process)` when it begins and `stop` when it ends:
+connections, threads and background tasks (`api.task`) belong there.
 """
 
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -36,6 +37,7 @@ from zonemta_py.plugin.arguments import (
     ConnectOptions,
     Info,
     Node,
+    Process,
     Routing,
     Server,
     Session,
@@ -48,6 +50,6 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 
 __all__ = [
     "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Delivery",
-    "Drop", "Envelope", "Headers", "Hold", "Info", "Node", "Outcome", "PluginApi", "Recipient", "Reject", "Reply",
-    "Result", "Routing", "Server", "Session", "Sni", "Stream", "Verdict", "decoded", "encoded", "log",
+    "Drop", "Envelope", "Headers", "Hold", "Info", "Node", "Outcome", "PluginApi", "Process", "Recipient", "Reject",
+    "Reply", "Result", "Routing", "Server", "Session", "Sni", "Stream", "Verdict", "decoded", "encoded", "log",
 ]  # fmt: skip

@@ -1,20 +1,32 @@
-"""What a plugin may register in `setup`: commands, counters, its own log."""
+"""What a plugin may register, and ask for: commands, counters, its own log; tasks and locks of its processes."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 from zonemta_py.config import NAME
 
 log = logging.getLogger("zonemta.plugin")
 """For log lines of the host, and for plugins without a `setup`."""
 
+TASKS_MAX = 50
+"""Background tasks of one plugin in a process."""
+NAME_MAX = 100
 _FIELD_NAME = re.compile(r"[!-9;-~]+")
 LABELS_MAX = 200
 """Different labels that one plugin may count by."""
+
+
+class Life(Protocol):
+    """What a process has for its plugins (`plugin.life`)."""
+
+    def add(self, api: PluginApi, name: str, function: Callable[[], Any], once: bool) -> None: ...
+    def one_process(self, api: PluginApi, name: str) -> AbstractAsyncContextManager[None]: ...
 
 
 class PluginApi:
@@ -23,12 +35,17 @@ class PluginApi:
 
     name: the plugin's name. zones: names of the configured zones, empty where they are not known.
     log: a logger of its own. commands, counters, headers: what was registered so far. timeout_s: after which a call
-    of a hook is cut off; what a plugin waits for itself has to end before.
+    of a hook is cut off; what a plugin waits for itself has to end before. file: where its code is.
     """
 
-    def __init__(self, name: str, zones: Iterable[str] = (), timeout_s: float = 5) -> None:
-        self.name = name
+    def __init__(self, name: str, zones: Iterable[str] = (), timeout_s: float = 5, file: str = "") -> None:
+        self.name, self.file = name, file
         self.timeout_s = timeout_s
+        self.life: Life | None = None
+        """Of this process, once that runs."""
+        self._from_setup: dict[str, tuple[Callable[[], Any], bool]] = {}
+        self._wanted: dict[str, tuple[Callable[[], Any], bool]] | None = None
+        self._has_begun = False
         self.zones = frozenset(zones)
         self.log = log.getChild(name)
         self.commands: dict[str, Callable[..., Any]] = {}
@@ -70,3 +87,51 @@ class PluginApi:
         if key not in self.labelled and len(self.labelled) >= LABELS_MAX:
             key = (name, "other")
         self.labelled[key] = self.labelled.get(key, 0) + n
+
+    # -- life
+
+    def task(self, name: str, function: Callable[[], Any], once: bool = False) -> None:
+        """Runs `async def function()` in the background of each process, from the end of `start` on: begun again when
+        it fails, after a pause that grows to a minute; ended at a reload and when the process ends. It has done its
+        work when it returns.
+
+        once: in one process of the MTA on this machine at a time, as `once`. Called in `setup`, in `start` or later.
+        Raises ValueError for a name that runs already, and for a function that is not `async def`.
+        """
+        _check_name("task", name)
+        if not inspect.iscoroutinefunction(function):
+            raise ValueError(f"task {name!r} must be an async def without arguments")
+        wanted = self._from_setup if self._wanted is None else self._wanted
+        if self._has_begun and self.life is not None:
+            self.life.add(self, name, function, once)
+            return
+        if name in wanted:
+            raise ValueError(f"task {name!r} runs already; give each task its own name")
+        if len(wanted) >= TASKS_MAX:
+            raise ValueError(f"a plugin may have {TASKS_MAX} tasks")
+        wanted[name] = (function, once)
+
+    def once(self, name: str) -> AbstractAsyncContextManager[None]:
+        """`async with api.once("poll"):` waits until no other process of this MTA on this machine is inside. When a
+        process ends, however, another one is let in within a second. Each node of a cluster has one of its own.
+
+        Raises ValueError, and RuntimeError in `setup`, when there are no processes yet.
+        """
+        _check_name("lock", name)
+        if self.life is None:
+            raise RuntimeError("there are no processes yet; use api.once from `start` on")
+        return self.life.one_process(self, name)
+
+    def begins(self) -> None:
+        """`start` is about to be called: what it asked for before it failed is forgotten."""
+        self._wanted, self._has_begun = dict(self._from_setup), False
+
+    def begun(self) -> dict[str, tuple[Callable[[], Any], bool]]:
+        """The tasks that it wants by now; others begin at once from now on."""
+        self._has_begun = True
+        return dict(self._from_setup if self._wanted is None else self._wanted)
+
+
+def _check_name(what: str, name: str) -> None:
+    if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_MAX):
+        raise ValueError(f"{name!r} is not the name of a {what}; give it a text of up to {NAME_MAX} letters")

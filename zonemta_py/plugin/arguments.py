@@ -23,6 +23,24 @@ Stream = AsyncIterator[bytes]
 """Blocks of bytes, none empty, in order; read it once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of the MTA. role: "queue", "receiver", "sender", "http", "links" or "pull". number: of receivers and
+    senders from 1 up; of a queue its own number, 0 for the first."""
+
+    role: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.role}-{self.number}" if self.number else self.role
+
+    @classmethod
+    def named(cls, name: str) -> Process:
+        """name: "receiver-1", "queue"."""
+        role, _, number = name.partition("-")
+        return cls(role, int(number or 0))
+
+
 @dataclass(slots=True)
 class Session:
     """One client's connection. id: unique in logs. client, server: IP addresses. helo: what HELO or EHLO named.
@@ -201,7 +219,7 @@ _KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(Address, Attempts, Auth, Bounce, ConnectOptions, Delivery, Envelope, Headers, Info, Node, Outcome),
-        *(Recipient, Reply, Result, Routing, Server, Session, Sni),
+        *(Process, Recipient, Reply, Result, Routing, Server, Session, Sni),
     )
 }
 _UNKNOWN = re.compile(r"'(\w+)' object has no attribute '(\w+)'")

@@ -10,6 +10,7 @@ where a failing plugin must stop the mail; whatever else a plugin does is logged
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
@@ -19,10 +20,13 @@ from typing import Any
 from zonemta_py.config import Plugins
 from zonemta_py.plugin import checks
 from zonemta_py.plugin.api import PluginApi, log
+from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.calls import Call
+from zonemta_py.plugin.life import RUNS, PluginLife
 from zonemta_py.plugin.loading import PluginError, PluginSource, find, suggestion
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.verdicts import Drop, PluginFailed
+from zonemta_py.plugin.watchdog import WATCHDOG
 from zonemta_py.queue.poison import HOOK_DEATHS_MAX, UNDER_WAY
 
 __all__ = ["Host", "PluginError"]
@@ -36,7 +40,7 @@ class Host:
 
     listens: Callable[[str], bool]
 
-    def __init__(self, calls: Iterable[Call], apis: Iterable[PluginApi]) -> None:
+    def __init__(self, calls: Iterable[Call], apis: Iterable[PluginApi], limit_s: float = 5.0) -> None:
         self._calls: dict[str, tuple[Call, ...]] = {}
         for call in calls:
             self._calls[call.hook.name] = (*self._calls.get(call.hook.name, ()), call)
@@ -47,6 +51,10 @@ class Host:
         self.listens = frozenset(self._calls).__contains__  # bound here: a method of our own would double its cost
         self.entries = self.filter_log if self.listens("log_entry") else None
         """What log lines pass through; None: no plugin listens."""
+        self.life: PluginLife | None = None
+        """Of its plugins in this process; None: there are none, or `begin` was not called."""
+        self._limit_s = limit_s
+        self._beginning: asyncio.Future[None] | None = None
         self._log_lock = threading.RLock()
         self._in_log = False
 
@@ -65,26 +73,21 @@ class Host:
         calls: list[Call] = []
         apis: dict[str, PluginApi] = {}
         for wanted in plugins.enabled:
-            threads = set(threading.enumerate())
+            threads = _threads()
             source = find(wanted, plugins.folder)
             if source.name in apis:
                 raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
             functions = checks.hooks(source)
-            api = apis[source.name] = PluginApi(source.name, zones, plugins.timeout_s)
+            api = apis[source.name] = PluginApi(source.name, zones, plugins.timeout_s, source.file)
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
             checks.set_up(source, api, chosen)
             for name, function in functions.items():
                 refuses = plugins.unknown_zone == "refuse"
                 calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s, zones, refuses))
             _check_commands(source, api, apis)
-            if not threads.issuperset(threading.enumerate()):
-                log.warning(
-                    "plugin %s, %s: has started a thread while it was loaded, which the server's processes will not "
-                    "have: they are forked after that; start it in the hook that first needs it", source.name,
-                    source.file,
-                )  # fmt: skip
+            _refuse_threads(source, _threads() - threads)
         _warn_of_unused(plugins, apis)
-        return cls(calls, apis.values())
+        return cls(calls, apis.values(), plugins.timeout_s)
 
     def watch_over(self, folder: Path, process: str, counted: bool = True) -> None:
         """Notes from now on, for whoever finds this process dead, what it was about; leaves out what has ended too many
@@ -97,9 +100,38 @@ class Host:
                 if UNDER_WAY.left_out(call.plugin, call.hook.name):
                     call.leave_out(f"has ended {HOOK_DEATHS_MAX} processes")
 
+    # -- the life of a process
+
+    async def begin(self, process: Process, folder: Path) -> None:
+        """The process's event loop runs: `start`, then tasks. Other hooks wait for it. folder: the MTA's."""
+        if not self._apis:
+            return
+        self.life = PluginLife(
+            self.calls("start"), self.calls("stop"), {api.name: api for api in self._apis}, self._limit_s
+        )
+        self._beginning = asyncio.ensure_future(self.life.begin(process, folder))
+        try:
+            await asyncio.shield(self._beginning)
+        finally:
+            self._beginning = None
+
+    def retire(self) -> None:
+        """Another process follows this one: its tasks end at once."""
+        if self.life is not None:
+            self.life.retire()
+
+    async def end(self) -> None:
+        """The process has nothing more to do for anybody: tasks end, then `stop` is called."""
+        if self.life is not None:
+            await self.life.end()
+
+    # -- hooks
+
     async def call(self, name: str, /, **arguments: Any) -> None:
         """Calls one hook in every plugin that has it. Raises a Verdict: the first ends the round."""
         assert arguments.keys() == HOOKS[name].offered, f"{name} is called with {', '.join(arguments)}"
+        if self._beginning is not None:
+            await asyncio.wait([self._beginning])
         for call in self._calls.get(name, ()):
             try:
                 await call.run(arguments)
@@ -142,7 +174,8 @@ class Host:
         return self._calls.get(name, ())
 
     def statistics(self) -> list[dict[str, Any]]:
-        """One row per plugin and hook (fields of `Tally`), then one per counter (plugin, counter, value)."""
+        """One row per plugin and hook (fields of `CallCounts`), then one per counter (plugin, counter, value), then one
+        per task (plugin, task, state, fields of `CallCounts`)."""
         rows: list[dict[str, Any]] = [
             {"plugin": call.plugin, "hook": name, **asdict(call.tally)}
             for name, calls in self._calls.items()
@@ -150,19 +183,43 @@ class Host:
         ]
         for api in self._apis:
             rows += ({"plugin": api.name, "counter": name, "value": value} for name, value in api.counters.items())
+        for task in self.life.tasks if self.life is not None else ():
+            rows.append({"plugin": task.call.plugin, "task": task.name, "state": task.state, **asdict(task.call.tally)})
         return rows
 
     def totals(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """The same for metrics: name, labels, value."""
-        for hook, calls in self._calls.items():
+        tasks = [task.call for task in self.life.tasks] if self.life is not None else []
+        for calls in (*self._calls.values(), tasks):
             for call in calls:
-                labels, tally = (call.plugin, hook), call.tally
+                labels, tally = (call.plugin, call.hook.name), call.tally
                 yield "zonemta_plugin_calls_total", labels, tally.calls
                 yield "zonemta_plugin_seconds_total", labels, tally.seconds
                 yield "zonemta_plugin_failures_total", labels, tally.failures + tally.overruns
         for api in self._apis:
             for (counter, label), value in api.labelled.items():
                 yield "zonemta_plugin_count_total", (api.name, counter, label), value
+
+    def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """What is measured now: name, labels, value."""
+        for task in self.life.tasks if self.life is not None else ():
+            yield "zonemta_plugin_tasks", (task.call.plugin, task.name), float(task.state == RUNS)
+
+
+def _threads() -> set[threading.Thread]:
+    """Those that run, but not where other code loads meanwhile: another thread's are nobody's here."""
+    found = {one for one in threading.enumerate() if one.name != WATCHDOG}
+    return found if threading.current_thread() is threading.main_thread() else set()
+
+
+def _refuse_threads(source: PluginSource, begun: set[threading.Thread]) -> None:
+    """Raises PluginError."""
+    for thread in begun:
+        sentence = (
+            f"has started a thread while it was loaded ({thread.name}): the server's processes are forked after that, "
+            "and would not have it; start it in `async def start(api, process)`, where an event loop runs already"
+        )
+        raise PluginError(source.name, source.file, 0, sentence)
 
 
 def _check_commands(source: PluginSource, api: PluginApi, apis: dict[str, PluginApi]) -> None:

@@ -19,6 +19,7 @@ _EXAMPLES = {
     "Bounce": 'Bounce("1", "shop@example.com", [Recipient("anna@example.com")], Reply(550, "5.1.1", "No such user"))',
     "ConnectOptions": 'ConnectOptions("mx.example.com")', "Envelope": 'Envelope("shop@example.com", [])',
     "Headers": 'Headers.parse(b"Subject: hello\\r\\n")', "Info": "Info()",
+    "PluginApi": 'PluginApi("test")', "Process": 'Process("receiver", 1)',
     "Routing": 'Routing("anna@example.com", "default")', "Server": "Server()", "Session": 'Session(client="192.0.2.1")',
     "Sni": "Sni()",
     "Delivery": 'Delivery(0, "1", "default", "example.com", "shop@example.com", [Recipient("anna@example.com")], 5, 1)',

@@ -25,6 +25,7 @@ from zonemta_py.plugin.arguments import (
     ConnectOptions,
     Info,
     Node,
+    Process,
     Routing,
     Server,
     Session,
@@ -37,14 +38,15 @@ if TYPE_CHECKING:
     from zonemta_py.mail.envelope import Envelope
     from zonemta_py.mail.headers import Headers
     from zonemta_py.mail.reply import Reply
+    from zonemta_py.plugin.api import PluginApi
     from zonemta_py.queue.api import Delivery, Result
 
 __all__ = [
     "HOOKS", "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Hook", "Info",
-    "Node", "Routing", "Server", "Session", "Sni", "Stream",
+    "Node", "Process", "Routing", "Server", "Session", "Sni", "Stream",
 ]  # fmt: skip
 
-Process = Literal["receiver", "queue", "sender", "any"]
+Where = Literal["receiver", "queue", "sender", "any"]
 Failing = Literal["raise", "pass"]
 
 
@@ -59,7 +61,7 @@ class Hook:
     name: str
     arguments: tuple[str, ...]
     offered: frozenset[str]
-    process: Process
+    process: Where
     verdicts: tuple[type[Verdict], ...]
     failing: Failing
     waits: bool
@@ -73,7 +75,7 @@ _Declared = TypeVar("_Declared", bound=Callable[..., Any])
 
 
 def hook(
-    process: Process, *verdicts: type[Verdict], failing: Failing = "raise", waits: bool = True
+    process: Where, *verdicts: type[Verdict], failing: Failing = "raise", waits: bool = True
 ) -> Callable[[_Declared], _Declared]:
     """Enters a declaration into HOOKS."""
 
@@ -85,6 +87,16 @@ def hook(
         return function
 
     return enter
+
+
+@hook("any", failing="pass")
+async def start(api: PluginApi, process: Process) -> None:
+    """A process with plugins has begun (each receiver, each sender, each queue, those of HTTP): connections and tasks
+    begin here.
+
+    It returns within the time limit; what goes on for longer is a task (`api.task`). The process waits for it before it
+    takes mail, as long as that limit. If it fails, it is called again after a pause, meanwhile hooks are called.
+    """
 
 
 @hook("receiver", failing="pass")
@@ -254,4 +266,13 @@ async def log_entry(entry: dict[str, Any]) -> None:
     """A line is about to be logged: change the dict in place, or Drop it. Must not wait. A failure leaves it as is.
 
     Every line has level, logger and message; those about mail (logger "mail") also what docs/OPERATING.md lists.
+    """
+
+
+@hook("any", failing="pass")
+async def stop(api: PluginApi, process: Process) -> None:
+    """The process has ended what it had begun, or has another configuration: close what `start` has opened.
+
+    It has two seconds. Tasks have ended by then, and no other hook is called after it. A process that is killed calls
+    nothing.
     """

@@ -25,6 +25,8 @@ STRIKES_MAX = 3
 FORGIVEN_S = 600.0
 OUT_S = 300.0
 _LOOK_S = 0.5
+WATCHDOG = "plugin-watchdog"
+"""The name of the thread."""
 UNFILTERED = {"unfiltered": True}
 """Such a line bypasses `log_entry`: that may be what blocks."""
 
@@ -86,9 +88,7 @@ class Watch:
         self.now = before
 
     def _start(self) -> None:
-        self._thread = threading.Thread(
-            target=self._look, args=(threading.get_ident(),), name="plugin-watchdog", daemon=True
-        )
+        self._thread = threading.Thread(target=self._look, args=(threading.get_ident(),), name=WATCHDOG, daemon=True)
         self._thread.start()
 
     def _forget(self) -> None:

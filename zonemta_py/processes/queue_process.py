@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, ConfigError, is_shared
@@ -26,6 +27,7 @@ from zonemta_py.logs import mail, setup
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import Labels
+from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes.pipe import ASKED, Pipe
 from zonemta_py.queue import questions
@@ -48,6 +50,8 @@ LOAD_S = 30.0
 LOADS_TWICE = "a plugin is loaded several times, and must let that be"
 GOODBYE_S = 0.02
 """Between the last word to senders and the end."""
+SENDERS_S = 5.5
+"""How long senders have for the end of their plugins, where these want to hear of it."""
 READY_S = 60.0
 """How long a new configuration waits for recovery."""
 
@@ -64,8 +68,11 @@ class Given(NamedTuple):
 class Plugged:
     """The plugins of this process; their counts go on when others take their place."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, host: Host, process: Process, folder: Path) -> None:
+        """folder: the MTA's."""
+        self._host, self._process, self._folder = host, process, folder
+        self._begun: asyncio.Future[None] | None = None
+        self._ending: asyncio.Future[None] | None = None
         self._before: dict[tuple[str, Labels], float] = {}
 
     def totals(self) -> report.Values:
@@ -74,8 +81,28 @@ class Plugged:
             found[metric, labels] = found.get((metric, labels), 0) + value
         return [(metric, labels, value) for (metric, labels), value in found.items()]
 
+    def gauges(self) -> report.Values:
+        return self._host.gauges()
+
     def instead(self, host: Host) -> None:
-        self._before, self._host = {(metric, labels): value for metric, labels, value in self.totals()}, host
+        self._before = {(metric, labels): value for metric, labels, value in self.totals()}
+        self._host, before = host, self._host
+        self._ending = asyncio.ensure_future(before.end())
+        self.begin()
+
+    # -- their life
+
+    def begin(self) -> None:
+        """They live in this process from now on; it does not wait for them."""
+        self._begun = asyncio.ensure_future(self._host.begin(self._process, self._folder))
+
+    async def end(self) -> None:
+        await self._host.end()
+
+    @property
+    def stops(self) -> bool:
+        """Whether any of them wants to be told of the end of a process."""
+        return self._host.listens("stop")
 
 
 class Supervision:
@@ -227,7 +254,8 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
             print(f"zonemta: the queue cannot be opened: {cause(error)}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
     queue = opening.queue
-    plugged, ending = Plugged(host), Ending(queue)
+    plugged = Plugged(host, Process("queue", config.queue_number), _node_folder(config))
+    ending = Ending(queue, plugged)
     queue.generation, queue.supervisor = (
         given.generation,
         Supervision(queue, pipe, plugged, ending.cancel, partial(ending.begin, alone=True)),
@@ -245,6 +273,7 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     if replica is not None:
         spooling = _spooling(queue)
     listening = await server.serve(queue, config.folder)
+    plugged.begin()
     Garbage()
     await opening.finish()
     if replica is not None:
@@ -252,6 +281,7 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     noting = asyncio.ensure_future(note(queue, given, "the MTA was started with them"))
     queue.start()
     reporting.begin("queue", queue, plugged.totals)
+    report.measure(plugged.gauges)
     total = (await queue.ask(questions.size))["total"]
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     which = f"queue {config.queue_number} is " if is_shared(config) else ""
@@ -259,6 +289,14 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     await asyncio.gather(
         _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
     )  # fmt: skip
+
+
+def _node_folder(config: Config) -> Path:
+    if not is_shared(config):
+        return config.folder
+    from zonemta_py.queues import layout
+
+    return layout.node_folder(config)
 
 
 def _spooling(queue: LocalQueue) -> Callable[[], None]:
@@ -322,8 +360,8 @@ async def note(queue: LocalQueue, given: Given, why: str) -> None:
 class Ending:
     """At SIGTERM: grants no more leases, and ends when all leases have their results and no receiver is left."""
 
-    def __init__(self, queue: LocalQueue) -> None:
-        self._queue = queue
+    def __init__(self, queue: LocalQueue, plugged: Plugged) -> None:
+        self._queue, self._plugged = queue, plugged
         self._waiting: asyncio.Task[None] | None = None
         self._over = False
 
@@ -356,5 +394,9 @@ class Ending:
             queue.core.mail_log.flush()
         self._over = True
         server.retire(queue, queue.generation + 1)  # they end as planned, and do not miss us
+        await self._plugged.end()
+        until = time.monotonic() + (SENDERS_S if self._plugged.stops else 0.0)
+        while server.ClientConnection.pulsed and time.monotonic() < until:  # noqa: ASYNC110 (it ends soon)
+            await asyncio.sleep(GOODBYE_S)
         await asyncio.sleep(GOODBYE_S)
         os._exit(os.EX_OK)

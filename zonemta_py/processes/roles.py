@@ -39,6 +39,7 @@ from zonemta_py.logs import setup
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import CONNECTIONS, REQUESTS, STREAMS
+from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.host import Host
 from zonemta_py.processes import queue_process
 from zonemta_py.processes.pipe import ASKED
@@ -162,6 +163,12 @@ def queue_client(config: Config, kind: str, lease_s: float = 0) -> RemoteQueue |
     return lasting(config, kind, lease_s)
 
 
+async def begin_plugins(host: Host, name: str, config: Config) -> None:
+    """They live in this process from now on. name: of the process."""
+    report.measure(host.gauges)
+    await host.begin(Process.named(name), config.folder)
+
+
 def _serve(
     child: Child,
     kind: str,
@@ -177,7 +184,9 @@ def _serve(
 
         queue = queue_client(child.config, kind, lease_s)
         reporting.begin(kind, queue, child.host.totals)
+        await begin_plugins(child.host, child.name, child.config)
         await serve(queue)
+        await child.host.end()
         await report.end()
 
     uvloop.run(work())
@@ -304,6 +313,7 @@ async def deliver(config: Config, host: Host, name: str, generation: int) -> Non
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
+    mta = config
     if (number := queue_of(name, config)) != config.queue_number:
         from zonemta_py.queues import layout
 
@@ -311,13 +321,16 @@ async def deliver(config: Config, host: Host, name: str, generation: int) -> Non
     dispatch = await RemoteQueue.connect(config.folder, name, lease_s=config.queue.lease_s, generation=generation)
     reporting.begin("sender", dispatch, host.totals)
     host.watch_over(config.folder, name, counted=False)  # the queue counts what a sender has died of
+    await begin_plugins(host, name, mta)
     work = asyncio.ensure_future(run(config, dispatch, host, places(config)))
     await asyncio.wait([work, dispatch.gone], return_when=asyncio.FIRST_COMPLETED)
     if work.done():
+        await host.end()
         await report.end()
     work.cancel()  # then wait for deliveries in progress: `run` knows that their results cannot be reported
     with contextlib.suppress(asyncio.CancelledError):
         await work
+    await host.end()
 
 
 def places(config: Config) -> int:

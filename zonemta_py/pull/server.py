@@ -206,7 +206,7 @@ async def serve(
                 if isinstance(guest, PullConnection):
                     guest.leave()
 
-    retirement = Retirement(queue.ask, revise)
+    retirement = Retirement(queue.ask, revise, host.retire)
     server = await loop.create_server(connect, sock=bound, backlog=1024)
     try:
         await retirement.begins()

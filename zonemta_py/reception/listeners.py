@@ -68,7 +68,7 @@ async def serve(
         await site.init()
     gate.watch(asyncio.get_running_loop())
     report.measure(lambda: _open_sessions(config, gate))
-    retirement = Retirement(ask, lambda now: _revise(gate, Revision(rights(config), now)))
+    retirement = Retirement(ask, lambda now: _revise(gate, Revision(rights(config), now)), host.retire)
     serving = [await _open(site, bound) for site, (_, bound) in zip(sites, sockets, strict=True)]
     try:
         await retirement.begins()

@@ -25,10 +25,14 @@ _AGAIN_S = 0.5
 
 
 class Retirement:
-    """Of this process. ask: of the queue, what rights there are. revise: takes away what is not among them."""
+    """Of this process. ask: of the queue, what rights there are. revise: takes away what is not among them. told:
+    called when nothing more is to be begun."""
 
-    def __init__(self, ask: Ask | None = None, revise: Callable[[Rights], None] | None = None) -> None:
-        self._ask, self._revise = ask, revise
+    def __init__(
+        self, ask: Ask | None = None, revise: Callable[[Rights], None] | None = None,
+        told: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._ask, self._revise, self._told = ask, revise, told
         self._asking: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._over, self._since = asyncio.Event(), 0.0
@@ -40,6 +44,7 @@ class Retirement:
 
     def _replaced(self) -> None:
         self._over.set()
+        self._told()
         if self._asking is not None:
             self._asking.cancel()
         self._asking = self._loop.create_task(self._take_away())
@@ -56,6 +61,7 @@ class Retirement:
     def _hurry(self) -> None:
         self.hurried = True
         self._over.set()
+        self._told()
 
     async def begins(self) -> None:
         """Returns when nothing more is to be accepted."""

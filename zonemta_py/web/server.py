@@ -43,7 +43,7 @@ async def serve(
     connections = behind(gate)
     app = AuthenticationMiddleware(shared(), request_context, _dashboard(request_context))
     server = HttpServer(settings(app, connections, context))
-    retirement = Retirement(queue.ask, request_context.revise)
+    retirement = Retirement(queue.ask, request_context.revise, host.retire)
     tidying = asyncio.create_task(request_context.attachments.tidy())
     try:
         await server.until_end(bound, connections, retirement, request_context.streams.end)

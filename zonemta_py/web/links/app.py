@@ -362,5 +362,5 @@ async def serve(
     connections = behind(gate)
     app = LinksApp(config, queue)
     server = HttpServer(settings(app, connections, context))
-    await server.until_end(bound, connections, Retirement())
+    await server.until_end(bound, connections, Retirement(told=host.retire))
     await app.interest.end()
