@@ -62,6 +62,7 @@ _.api_mail
 _.message_analyze
 _.message_headers
 _.message_rewrite
+_.message_store
 _.queue_route
 _.sender_headers
 _.smtp_data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
+import subprocess
 import sys
 import tempfile
 import threading
@@ -18,7 +19,8 @@ from survival.rig import Mta
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from programs import Server
+from ports import free_port
+from programs import VIRUS, Server, program
 
 from zonemta_py.sink import ReceivedMessage, Sink, SinkOptions
 
@@ -47,6 +49,11 @@ class Running:
                     return f"{code} {text.decode()}"
             code, text = client.data(message)
             return f"{code} {text.decode()}"
+
+    def zonemta(self, *words: str) -> str:
+        """What a command of an operator says."""
+        command = [sys.executable, "-m", "zonemta_py", *words, "--config", str(self.mta.config_file)]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout
 
     def came(self, recipient: str) -> ReceivedMessage:
         """What the sink got for that recipient; waits for it."""
@@ -109,3 +116,27 @@ def serve() -> Iterator[Callable[..., Server]]:
     yield start
     for server in started:
         server.stop()
+
+
+CLAMD = """
+Foreground yes
+LocalSocket {folder}/socket
+TCPSocket {port}
+TCPAddr 127.0.0.1
+DatabaseDirectory {folder}/signatures
+TemporaryDirectory {folder}
+PidFile {folder}/pid
+MaxThreads 2
+StreamMaxLength 3M
+AllowAllMatchScan no
+"""
+
+
+@pytest.fixture(scope="module")
+def clamd(tmp_path_factory: pytest.TempPathFactory, serve: Callable[..., Server]) -> Server:
+    """With one signature of our own, since freshclam reaches nobody; its socket's path is its log's folder's."""
+    where, folder, port = program("clamd", "clamav-daemon"), tmp_path_factory.mktemp("clamd"), free_port()
+    (folder / "signatures").mkdir()
+    (folder / "signatures" / "own.ndb").write_text(f"Test.Own:0:*:{VIRUS.hex()}\n")
+    (folder / "clamd.conf").write_text(CLAMD.format(folder=folder, port=port))
+    return serve([where, "-c", str(folder / "clamd.conf")], port, folder / "log")

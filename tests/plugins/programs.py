@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 PATIENCE_S = 60
+VIRUS = b"This-Is-No-Virus-But-Taken-For-One"
 
 
 def program(name: str, package: str) -> str:
