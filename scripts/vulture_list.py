@@ -10,9 +10,6 @@ _ = object()
 _.pause_writing
 _.resume_writing
 
-# asyncio.StreamReader, for what reads the PROXY protocol's line
-_.readuntil
-
 # uvicorn and its h11 protocol, whose ways at a signal and at nonsense are ours
 _.capture_signals
 _.send_400_response
