@@ -20,7 +20,7 @@ class MemoryStream:
         self.first, self.last = 1, 0
         self.die, self.delay_s, self.faulty = random.Random(seed), delay_s, faulty
         self.lag_s = lag_s
-        self.down = False
+        self.down = self.leader_hangs = False
         self.refused = 0
         self._line = deque[tuple[bytes, int, asyncio.Future[int]]]()
 
@@ -71,6 +71,10 @@ class MemoryStream:
         if self.down:
             raise NotReached("down")
         return StreamExtent(self.first, self.last, sum(map(len, self.messages.values())))
+
+    async def unseat(self) -> None:
+        """Another server leads it: it answers again, if it was its leader that did not."""
+        self.down = self.down and not self.leader_hangs
 
     async def get(self, sequence: int) -> bytes | None:
         await asyncio.sleep(0)

@@ -124,6 +124,18 @@ async def test_a_log_that_has_lost_what_it_had_is_not_written_any_more() -> None
     log.close()
 
 
+async def test_a_leader_that_answers_nothing_does_not_lead_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is alive for the other servers, such as one whose disk stands still, so that these elect no other one."""
+    monkeypatch.setattr("zonemta_py.cluster.log.UNSEAT_S", 0.2)
+    stream = MemoryStream()
+    log = await ReplicatedLog.fenced(stream, 0, 1, "a", _never)
+    stream.down = stream.leader_hangs = True
+    log.store(1, [], lambda _: None)
+    await log.stable()
+    assert not stream.down
+    log.close()
+
+
 async def test_mail_is_refused_while_most_servers_are_away(memory: Path) -> None:
     """After a while, then at once; what was refused is gone when they are back, and what waited goes on."""
     home = KeptHouse(memory / "house", MemoryStream())

@@ -48,6 +48,8 @@ TRY_S = 4.0
 """Without an answer to anything it is looked whether it has come."""
 AGAIN_S = 0.25
 LOST_S = 15.0
+UNSEAT_S = 10.0
+"""After so long without an answer another server is to lead the stream: one whose disk stands still is still alive."""
 """So long a stream may seem to lack what was acknowledged: a new leader knows first that it is one."""
 TICK_S = 0.25
 GUARD_S = 5.0
@@ -554,10 +556,11 @@ class ReplicatedLog:
             self._flying.pop(future)
             future.cancel()
         self._flying_bytes = 0
-        lost_since = self._loop.time()
+        lost_since = silent_since = self._loop.time()
         while self._pending:
             try:
                 info = await self.stream.info()
+                silent_since = self._loop.time()
                 if info.last < self._pending[0].sequence - 1:
                     if self._loop.time() - lost_since > LOST_S:
                         raise Replaced(
@@ -576,6 +579,9 @@ class ReplicatedLog:
                     self._acknowledge()
                 break
             except NotReached:
+                if self._loop.time() - silent_since > UNSEAT_S:
+                    silent_since = self._loop.time()
+                    await self.stream.unseat()
                 await asyncio.sleep(AGAIN_S)
         self._broken = None
         self._unsent.clear()

@@ -65,3 +65,6 @@ class QueueLogStream:
             await self._nats.purge(self.name, before)
         except NatsError as error:
             raise NotReached(str(error)) from None
+
+    async def unseat(self) -> None:
+        await self._nats.unseat(self.name)

@@ -478,6 +478,11 @@ class Nats:
         """Removes all messages before that sequence."""
         await self._api(f"STREAM.PURGE.{stream}", {"seq": before}, timeout_s)
 
+    async def unseat(self, stream: str, timeout_s: float = TRY_S) -> None:
+        """Asks its leader to let another server lead; whether one does is to be seen."""
+        with suppress(NatsError):
+            await self._api(f"STREAM.LEADER.STEPDOWN.{stream}", {}, timeout_s)
+
     async def append(self, subject: str, data: bytes, expected: int, timeout_s: float = CALL_S) -> int:
         """The new message's sequence, when the quorum has it on stable storage. Raises WrongSequence if the last one is
         another than `expected`, NoQuorum."""
