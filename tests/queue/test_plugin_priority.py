@@ -42,7 +42,7 @@ async def test_a_plugin_among_others(house: Any, tmp_path: Any) -> None:
     file = tmp_path / "first.py"
     file.write_text(
         "async def queue_route(envelope, routing):\n"
-        "    routing.priority = {'a@x.test': routing.priority + 1, 'b@x.test': 0, 'c@x.test': 500}"
+        "    routing.priority = {'a@x.test': routing.priority + 1, 'b@x.test': 0, 'c@x.test': 9}"
         ".get(routing.recipient, routing.priority)\n"
     )
     home = await house(hooks=PluginHooks(Host.load(Plugins(enabled=[str(file)])), {"default"}), zones=ZONES[:1])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Plugins
+from zonemta_py.mail.envelope import Envelope
 from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import CountTable
 from zonemta_py.plugin.api import LABELS_MAX, PluginApi
@@ -93,7 +94,7 @@ async def test_what_a_plugin_counts_is_there(house: Any, local: CountTable, tmp_
     report.start("receiver", partial(home.queue.ask, questions.report), QueueRefusal)
     for sender in ("a", "a", "b"):
         (call,) = host.calls("message_queue")
-        await call.run({"envelope": type("E", (), {"sender": sender}), "info": None})
+        await call.run({"envelope": Envelope(sender, []), "info": None})
     await counted(home, "zonemta_plugin_count_total", ["counting", "seen", "a"], 2)
     await counted(home, "zonemta_plugin_count_total", ["counting", "seen", "b"], 1)
     await counted(home, "zonemta_plugin_calls_total", ["counting", "message_queue"], 3)
