@@ -34,7 +34,7 @@ HELD_BYTES_MAX = 262_144
 """Of a message in memory; longer ones are sent on as they arrive."""
 ANSWER_BYTES_MAX = 4_096
 NOTE = "clamav"
-"""Where `envelope.extra` has the name of what was found in mail to be held."""
+"""Where `envelope.notes` has the name of what was found in mail to be held."""
 
 _SOCKET = re.compile(r"unix:(?P<path>/.+)|tcp:(?P<host>.+):(?P<port>\d+)")
 _FOUND = re.compile(r"stream: (.+) FOUND")
@@ -115,7 +115,7 @@ async def message_analyze(envelope: Envelope, stream: Stream) -> None:
 
 async def sender_headers(delivery: Delivery, headers: Headers) -> None:
     """Holds what is infected, once."""
-    found = delivery.extra.get(NOTE)
+    found = delivery.notes.get(NOTE)
     if found and not any(delivery.attempts):
         raise Hold(f"infected with {found}")
 
@@ -126,7 +126,7 @@ def _act(envelope: Envelope, found: str) -> None:
         raise Reject(554, f"5.7.1 This message is infected with {found}")
     if _options.action == "drop":
         raise Drop(f"infected with {found}")
-    envelope.extra[NOTE] = found[:200]
+    envelope.notes[NOTE] = found[:200]
 
 
 async def _scanned(stream: Stream) -> str:

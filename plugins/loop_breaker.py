@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from zonemta_py.plugin import Envelope, Headers, PluginApi, Reject, Routing
 
 NOTE = "loop_breaker"
-"""Where `envelope.extra` has the recipients that have had the message."""
+"""Where `envelope.notes` has the recipients that have had the message."""
 MARKS_READ_MAX = 100
 """Marks whose signature is computed, in one message."""
 
@@ -79,7 +79,7 @@ async def message_headers(envelope: Envelope, headers: Headers) -> None:
 
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
     """Bounces a recipient that has had the message."""
-    if routing.recipient in envelope.extra.get(NOTE, ()):
+    if routing.recipient in envelope.notes.get(NOTE, ()):
         raise _loop("delivered_to", "a Delivered-To field names this recipient")
 
 
@@ -89,7 +89,7 @@ def _look_for_recipients(envelope: Envelope, headers: Headers) -> None:
     if looping and len(looping) == len(envelope.recipients):
         raise _loop("delivered_to", "a Delivered-To field names its recipient")
     if looping:
-        envelope.extra[NOTE] = looping
+        envelope.notes[NOTE] = looping
 
 
 def _loop(kind: str, reason: str) -> Reject:

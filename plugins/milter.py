@@ -58,7 +58,7 @@ from zonemta_py.plugin import (
 )
 
 NOTE = "milter"
-"""Where `envelope.extra` has what is to be done when the message is sent."""
+"""Where `envelope.notes` has what is to be done when the message is sent."""
 PACKET_BYTES_MAX = 65_535
 """Of a header field or a piece of the body."""
 ANSWER_BYTES_MAX = 262_144
@@ -141,24 +141,24 @@ def setup(api: PluginApi, options: Options) -> None:
 
 async def smtp_data(envelope: Envelope, session: Session) -> None:
     """Only here the session is known."""
-    envelope.extra[NOTE] = {"id": session.id, "port": session.client_port, "tls": session.tls}
+    envelope.scratch[NOTE] = {"id": session.id, "port": session.client_port, "tls": session.tls}
 
 
 async def api_mail(envelope: Envelope, session: Session) -> None:
     """The same by HTTP; a batch of a campaign is not shown."""
     if not envelope.merged:
-        envelope.extra[NOTE] = {"id": session.id, "port": session.client_port, "tls": session.tls}
+        envelope.scratch[NOTE] = {"id": session.id, "port": session.client_port, "tls": session.tls}
 
 
 async def message_headers(envelope: Envelope, headers: Headers) -> None:
     """The header section, for `message_store`, which begins when it is complete."""
-    envelope.extra[NOTE] = {**envelope.extra.get(NOTE, {}), "section": headers.build()}
+    envelope.scratch[NOTE] = {**envelope.scratch.get(NOTE, {}), "section": headers.build()}
 
 
 async def message_store(envelope: Envelope, stream: Stream) -> None:
     """Shows the message to each filter, piece by piece, and collects what they say."""
     first = await anext(stream, b"")  # from here on the header section is there
-    found = envelope.extra.pop(NOTE, {})
+    found = envelope.scratch.pop(NOTE, {})
     filters = [_Dialogue(server, envelope) for server in _options.filters]
     try:
         for one in filters:
@@ -179,14 +179,14 @@ async def message_store(envelope: Envelope, stream: Stream) -> None:
 
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
     """Bounces a recipient that a filter has refused."""
-    refused = envelope.extra.get(NOTE, {}).get("refused", {}).get(routing.recipient)
+    refused = envelope.notes.get(NOTE, {}).get("refused", {}).get(routing.recipient)
     if refused:
         raise Reject(refused[0], refused[1])
 
 
 async def sender_headers(delivery: Delivery, headers: Headers) -> None:
     """Holds what is in quarantine, once; else makes the changes."""
-    note = delivery.extra.get(NOTE, {})
+    note = delivery.notes.get(NOTE, {})
     if note.get("hold") and not any(delivery.attempts):
         raise Hold(note["hold"])
     for change in note.get("changes", ()):
@@ -407,7 +407,7 @@ def _conclude(envelope: Envelope, filters: list[_Dialogue]) -> None:
         raise Reject(code, text)
     note = {"changes": changes, "refused": refused, "hold": next((one.hold for one in filters if one.hold), "")}
     if any(note.values()):
-        envelope.extra[NOTE] = {name: value for name, value in note.items() if value}
+        envelope.notes[NOTE] = {name: value for name, value in note.items() if value}
 
 
 def _change(headers: Headers, kind: str, index: int, name: str, value: str) -> None:

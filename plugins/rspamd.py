@@ -42,7 +42,7 @@ ANSWER_BYTES_MAX = 1_048_576
 RECIPIENTS_MAX = 100
 SYMBOLS_MAX = 50
 NOTE = "rspamd"
-"""Where `envelope.extra` has the judgement."""
+"""Where `envelope.notes` has the judgement."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _SYMBOL = re.compile(r"[!-~]{1,100}")
@@ -118,18 +118,18 @@ def setup(api: PluginApi, options: Options) -> None:
 
 async def smtp_data(envelope: Envelope, session: Session) -> None:
     """Only here the session's id is known."""
-    envelope.extra[NOTE] = session.id
+    envelope.scratch[NOTE] = session.id
 
 
 async def api_mail(envelope: Envelope, session: Session) -> None:
     """The same by HTTP; a batch of a campaign is not judged."""
     if not envelope.merged:
-        envelope.extra[NOTE] = session.id
+        envelope.scratch[NOTE] = session.id
 
 
 async def message_analyze(envelope: Envelope, stream: Stream) -> None:
     """Asks, and does what the answer says."""
-    session = str(envelope.extra.pop(NOTE, ""))
+    session = str(envelope.scratch.pop(NOTE, ""))
     try:
         answer = await _asked(envelope, session, stream)
     except _TooLarge:
@@ -147,7 +147,7 @@ async def message_analyze(envelope: Envelope, stream: Stream) -> None:
 
 async def sender_headers(delivery: Delivery, headers: Headers) -> None:
     """What was found out at reception; what others have written there goes."""
-    options, found = _options, delivery.extra.get(NOTE)
+    options, found = _options, delivery.notes.get(NOTE)
     for name in (options.score_field, options.flag_field, options.symbols_field):
         if name:
             headers.remove(name)
@@ -254,4 +254,4 @@ def _judge(envelope: Envelope, answer: dict[str, Any]) -> None:
     if action in _SPAM:
         zone = _options.tenant_zones.get(envelope.tenant or "") or _options.zone
         envelope.sending_zone = zone or envelope.sending_zone
-    envelope.extra[NOTE] = {name: answer[name] for name in ("action", "score", "required", "symbols")}
+    envelope.notes[NOTE] = {name: answer[name] for name in ("action", "score", "required", "symbols")}

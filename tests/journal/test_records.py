@@ -28,6 +28,7 @@ notes = st.builds(
     away=st.booleans(),
     done=st.none() | st.lists(st.lists(st.integers(0, 9))),
     life_h=st.integers(0, 99),
+    notes=st.none() | st.dictionaries(st.text(), st.text() | st.integers(0, 9)),
 )
 
 

@@ -74,8 +74,11 @@ def test_a_recipient_is_written_in_its_shortest_form(who: Who, value: Any) -> No
 def test_records_within_records_are_read_too() -> None:
     outcome = [1, 250, "2.0.0", "ok", "dot", ["a@x.test", ["b@x.test", 5]], True, "kind", "rule", True]
     trace = ["remote", "local", "tls", 1, 2, "source", "site", "provider", [["row"]]]
-    delivery = DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], "later"])
-    assert delivery == (3, "id", "z", "d", [tuple(outcome)], tuple(trace))
+    delivery = DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], None, "later"])
+    assert delivery == (3, "id", "z", "d", [tuple(outcome)], tuple(trace), None)
+    assert DeliveryRecord.of([3, "id", "z", "d", [outcome], trace]) == delivery
+    noted = DeliveryRecord.of([3, "id", "z", "d", [outcome], trace, [{"a": 1}, [], {}]])
+    assert DeliveryRecord.of(packing.unpack(noted.pack())).notes == [{"a": 1}, [], {}]
     assert delivery.outcomes[0].addresses() == ["a@x.test", "b@x.test"]
     doubt = InDoubtRecord.of([[1, 2], [["id", "z", "a@x.test", 5, "hold", "x.test", "why", "later"]], "later"])
     assert doubt == ([1, 2], [("id", "z", "a@x.test", 5, "hold", "x.test", "why")])

@@ -52,8 +52,8 @@ async def test_a_plugin_takes_the_arguments_it_needs(make_host: MakeHost) -> Non
     """Any subset, in any order, or all as keywords."""
     host = make_host(
         "async def smtp_rcpt_to(): pass",
-        "async def smtp_rcpt_to(session): session.extra['x'] = 1",
-        "async def smtp_rcpt_to(session, address): address.address += str(session.extra['x'])",
+        "async def smtp_rcpt_to(session): session.notes['x'] = 1",
+        "async def smtp_rcpt_to(session, address): address.address += str(session.notes['x'])",
         "async def smtp_rcpt_to(**all): all['address'].address += '!'",
     )
     assert (await rcpt(host, "a@x")).address == "a@x1!"

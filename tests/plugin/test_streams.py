@@ -137,19 +137,19 @@ async def test_headers_hook(make_host: MakeHost) -> None:
     source = """
         async def message_headers(envelope, headers): headers.remove("Subject")
         async def message_analyze(envelope, stream):
-            envelope.extra["seen"] = b"".join([block async for block in stream])
+            envelope.notes["seen"] = b"".join([block async for block in stream]).decode()
     """
     message = Message(make_host(source))
     await message.send(b"one", b"two")
     assert "Subject" not in message.headers
-    assert message.envelope.extra["seen"] == MULTIPART + b"\r\nonetwo"
+    assert message.envelope.notes["seen"].encode() == MULTIPART + b"\r\nonetwo"
 
 
 async def test_store_sees_what_is_stored(make_host: MakeHost) -> None:
     """message_store reads the body after rewriting."""
-    keep = 'async def message_store(envelope, stream): envelope.extra["kept"] = b"".join([b async for b in stream])'
+    keep = 'async def message_store(envelope, stream): envelope.envid = b"".join([b async for b in stream]).hex()'
     message = Message(make_host(UPPER, keep))
-    assert await message.send(BODY) == message.envelope.extra["kept"]
+    assert (await message.send(BODY)).hex() == message.envelope.envid
 
 
 @pytest.mark.parametrize("hook", ["message_analyze", "message_store"])
@@ -253,11 +253,11 @@ async def test_a_plugin_that_is_behind_slows_its_client(make_host: MakeHost) -> 
     source = """
         import asyncio
         async def message_analyze(envelope, stream):
-            await envelope.extra["gate"].wait()
-            envelope.extra["seen"] = sum([len(block) async for block in stream])
+            await envelope.headers["gate"].wait()
+            envelope.notes["seen"] = sum([len(block) async for block in stream])
     """
     message = Message(make_host(source))
-    gate = message.envelope.extra["gate"] = asyncio.Event()
+    gate = message.envelope.headers["gate"] = asyncio.Event()
     sending = asyncio.create_task(message.send(*[bytes(65536)] * 50))
     for _ in range(200):
         await asyncio.sleep(0)
@@ -265,7 +265,7 @@ async def test_a_plugin_that_is_behind_slows_its_client(make_host: MakeHost) -> 
     assert 0 < len(message.stored) <= BLOCKS_MAX * CHUNK_BYTES
     gate.set()
     await sending
-    assert message.envelope.extra["seen"] == len(MULTIPART) + 2 + 50 * 65536
+    assert message.envelope.notes["seen"] == len(MULTIPART) + 2 + 50 * 65536
 
 
 async def test_a_rewriter_may_write_much_for_little(make_host: MakeHost) -> None:

@@ -68,7 +68,7 @@ def arguments(hook: str) -> dict[str, Any]:
 
 
 CASES = [
-    (hook, name, rule.field, kind)
+    (hook, values.argument_of(name), rule.field, kind)
     for hook, declared in HOOKS.items()
     if not declared.streams
     for name in values.checked(hook, declared.arguments)

@@ -72,11 +72,11 @@ def test_what_a_hook_leaves_with_the_message_is_there_when_it_is_sent(start_mta:
     """And in the queue's hooks."""
     (tmp_path / "noting.py").write_text(
         "async def message_analyze(envelope, stream):\n"
-        "    envelope.extra['bytes'] = sum([len(block) async for block in stream])\n"
+        "    envelope.notes['bytes'] = sum([len(block) async for block in stream])\n"
         "async def sender_headers(delivery, headers):\n"
-        "    headers.add('X-Bytes', str(delivery.extra['bytes']))\n"
+        "    headers.add('X-Bytes', str(delivery.notes['bytes']))\n"
         "async def queue_release(zone, delivery):\n"
-        "    assert delivery.extra['bytes']\n"
+        "    assert delivery.notes['bytes']\n"
     )
     running = start_mta(f'[plugins]\nenabled = ["{tmp_path}/noting.py"]\n')
     assert running.send(letter(), "ida@one.test").startswith("250")

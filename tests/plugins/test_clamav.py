@@ -123,7 +123,7 @@ async def test_more_messages_than_connections(clamd: Server) -> None:
 
 async def test_an_attempt_after_the_first_is_one_after_the_release() -> None:
     delivery = Delivery(1, "m", "default", "b.test", "ann@a.test", [Recipient("b@b.test")], 9, 1, attempts=[0])
-    delivery.extra = {"clamav": "Test.Own"}
+    delivery.notes = {"clamav": "Test.Own"}
     with pytest.raises(Hold):
         await load().call("sender_headers", delivery=delivery, headers=Headers())
     delivery.attempts = [1]
@@ -133,7 +133,7 @@ async def test_an_attempt_after_the_first_is_one_after_the_release() -> None:
 async def test_what_is_found_stays_with_the_message(clamd: Server) -> None:
     envelope = Envelope("ann@a.test", [])
     await received(load(socket=f"tcp:127.0.0.1:{clamd.where}", action="hold"), INFECTED, envelope)
-    assert envelope.extra["clamav"].startswith("Test.Own")
+    assert envelope.notes["clamav"].startswith("Test.Own")
 
 
 def test_the_example_of_its_page() -> None:

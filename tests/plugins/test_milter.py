@@ -181,7 +181,7 @@ async def judged(host: Host, of: Envelope | None = None, message: bytes = MESSAG
 
 async def sent(host: Host, of: Envelope, attempts: int = 0) -> Headers:
     delivery = Delivery(1, "m", "default", "b.test", of.sender, of.recipients, 9, 1, attempts=[attempts])
-    delivery.extra = of.extra
+    delivery.notes = of.notes
     headers = Headers.parse(b"Received: by us\r\n" + MESSAGE)
     await host.call("sender_headers", delivery=delivery, headers=headers)
     return headers
@@ -317,7 +317,7 @@ async def test_a_recipient_that_it_refuses_bounces() -> None:
         with pytest.raises(Reject, match="not her"):
             await judged(load(where))
     found = envelope("bob@b.test", "carl@b.test")
-    found.extra["milter"] = {"refused": {"bob@b.test": [550, "5.1.1 not him"]}}
+    found.notes["milter"] = {"refused": {"bob@b.test": [550, "5.1.1 not him"]}}
     host = load("unix:/nowhere")
     await host.call("queue_route", envelope=found, routing=Routing("carl@b.test", "default"))
     with pytest.raises(Reject, match="not him"):
@@ -387,7 +387,7 @@ async def test_changes_that_nobody_can_make(what: str) -> None:
     async with speaking({}, last=packet(b"h", b"X-B\0x\0") + LATE[what] + packet(b"c")) as (where, _):
         with pytest.raises(PluginFailed):
             await judged(load(where))
-        assert (await judged(load(where, failing="open"))).extra == {}
+        assert (await judged(load(where, failing="open"))).notes == {}
 
 
 async def test_down_and_there_again(opendkim: Server) -> None:

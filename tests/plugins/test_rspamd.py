@@ -119,11 +119,11 @@ async def test_it_hears_who_sends_to_whom(rspamd: Server) -> None:
     envelope = Envelope(
         "ann@a.test", [Recipient("b@b.test"), Recipient("c@b.test")], origin="192.0.2.7", origin_name="pc", user="ann"
     )
-    envelope.extra["rspamd"] = "s1"
+    envelope.scratch["rspamd"] = "s1"
     await received(host, letter(b"x\r\n"), envelope)
-    assert "TEST_WHO" in envelope.extra["rspamd"]["symbols"]
+    assert "TEST_WHO" in envelope.notes["rspamd"]["symbols"]
     await received(host, letter(b"x\r\n"), note)
-    assert "TEST_WHO" not in note.extra["rspamd"]["symbols"]
+    assert "TEST_WHO" not in note.notes["rspamd"]["symbols"]
 
 
 async def test_down_and_there_again(rspamd: Server) -> None:
@@ -135,7 +135,7 @@ async def test_down_and_there_again(rspamd: Server) -> None:
     assert "start rspamd" in caught.value.problem
     envelope = Envelope("ann@a.test", [])
     await received(opened, letter(GTUBE + b"\r\n"), envelope)
-    assert envelope.extra == {}
+    assert envelope.notes == {}
     assert {"plugin": "rspamd", "counter": "passed_unjudged", "value": 1} in opened.statistics()
     rspamd.start()
     for host in (closed, opened):
@@ -215,7 +215,7 @@ async def test_what_is_too_large_is_not_judged() -> None:
 async def test_fields_of_others_go(found: dict[str, Any]) -> None:
     """Only ours are there, in mail without a judgement too."""
     delivery = Delivery(1, "m", "default", "b.test", "ann@a.test", [Recipient("bob@b.test")], 9, 1)
-    delivery.extra = {"rspamd": found} if found else {}
+    delivery.notes = {"rspamd": found} if found else {}
     headers = Headers.parse(b"X-Spam: No\r\nX-Spam-Score: -5\r\nSubject: =?utf-8?q?=C3=A4?=\r\n")
     await load().call("sender_headers", delivery=delivery, headers=headers)
     if found:

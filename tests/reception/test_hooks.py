@@ -109,19 +109,19 @@ def test_plugins_see_and_rewrite_the_body_as_it_passes(plugged: Any, lines: int)
     """message_analyze reads it, message_rewrite changes it, message_store sees what is stored."""
     door = plugged("""
         async def message_analyze(envelope, stream):
-            envelope.extra["came"] = sum([len(block) async for block in stream])
+            envelope.notes["came"] = sum([len(block) async for block in stream])
         async def message_rewrite(envelope, node, stream):
             async for block in stream:
                 yield block.replace(b"h", b"H")
         async def message_store(envelope, stream):
-            envelope.extra["stored"] = sum([len(block) async for block in stream])
+            envelope.notes["stored"] = sum([len(block) async for block in stream])
     """)
     body = b"hi, this is a line of some length, as lines go\r\n" * lines
     with door.greeted() as wire:
         assert wire.mail(MESSAGE + body)[:3] == "250"
     envelope, stored = door.submission.kept[0]
     assert stored.endswith(b"\r\n\r\nHi\r\n" + body.replace(b"h", b"H"))
-    assert envelope.extra == {"came": len(MESSAGE + body), "stored": len(b"hi\r\n" + body)}
+    assert envelope.notes == {"came": len(MESSAGE + body), "stored": len(b"hi\r\n" + body)}
 
 
 def test_a_plugin_may_drop(plugged: Any) -> None:

@@ -18,6 +18,7 @@ from zonemta_py.delivery.smtp.session import SmtpSession
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.delivery.ways import Ways
 from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.queue.api import Dispatch
 from zonemta_py.zones.destinations import Destinations
 
@@ -30,7 +31,8 @@ class SenderContext:
     """hostname: the server's name, kept because asking the system each time is slow.
 
     no_early_envelope: servers (`SmtpSession.remote`) that do not accept an envelope in the same write as the message
-    before it. forgotten: of servers, extensions that they offer and do not know.
+    before it. forgotten: of servers, extensions that they offer and do not know. noting: plugins may change the
+    delivery's notes.
     """
 
     config: Config
@@ -48,12 +50,14 @@ class SenderContext:
     gate: Gate = field(default_factory=Gate)
     no_early_envelope: set[str] = field(default_factory=set)
     forgotten: dict[str, frozenset[str]] = field(default_factory=dict)
+    noting: bool = field(init=False)
     _zones: dict[str, Zone] = field(init=False)
     _destinations: Destinations = field(init=False)
 
     def __post_init__(self) -> None:
         self._zones = {zone.name: zone for zone in self.config.zones}
         self._destinations = Destinations(self.config)
+        self.noting = any(self.host.listens(hook.name) for hook in HOOKS.values() if hook.process == "sender")
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)
         links = LinkMaker(self.config) if self.config.links.enabled else None

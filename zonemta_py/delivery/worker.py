@@ -34,6 +34,7 @@ from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.delivery.verdicts import OUR_FAULT
 from zonemta_py.logs.causes import from_outside
+from zonemta_py.mail.notes import NotesBefore
 from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import (
@@ -149,6 +150,7 @@ async def run(
 
 
 async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> None:
+    before = NotesBefore(delivery.notes, delivery.recipients) if context.noting else None
     try:
         whole, parts = await deliver(context, delivery)
     except (Exception, asyncio.CancelledError) as error:
@@ -156,6 +158,8 @@ async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> N
             raise
         log.exception("internal error while delivering message %s of zone %s", delivery.id, delivery.zone)
         whole, parts = _unknown(context, delivery), []
+    if before is not None:
+        whole.notes = before.changes(delivery.notes, delivery.recipients)
     context.connections.left(delivery, whole)
     slots.release()  # the settle below writes before it first waits, so the next lease request follows it
     try:

@@ -23,7 +23,7 @@ class Note(NamedTuple):
     record that put it where it is. away: the latest try failed only because its destination was away. counted: it is in
     the tally of its campaign although it is not merged. done: what tasks have done to it that can be undone, the latest
     last (`queue.tasks.change`). life_h: its lifetime, if a task has set it; 0: that of its message. early: a task has
-    said when it goes, so that its message's hold (X-Deliver-After) is over for it.
+    said when it goes, so that its message's hold (X-Deliver-After) is over for it. notes: what plugins keep with it.
     """
 
     notify: int = 0
@@ -45,6 +45,7 @@ class Note(NamedTuple):
     done: list[Any] | None = None
     life_h: float = 0
     early: bool = False
+    notes: dict[str, Any] | None = None
 
     def value(self) -> bytes:
         return b"" if self is PLAIN or self == PLAIN else pack(self)

@@ -27,13 +27,15 @@ class Notify(IntFlag):
 class Recipient:
     """One RCPT TO: address as given (domain lower-cased), NOTIFY flags and ORCPT ("rfc822;user@example.com").
 
-    values: of a merged message: what its template is filled with, one for each of `Envelope.columns`; else None.
+    values: of a merged message: what its template is filled with, one for each of `Envelope.columns`; else None. notes:
+    what plugins keep with it (`mail.notes`).
     """
 
     address: str
     notify: int = 0
     orcpt: str | None = None
     values: list[str] | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def domain(self) -> str:
@@ -42,6 +44,8 @@ class Recipient:
 
     def to_wire(self) -> list[Any]:
         row = [self.address, self.notify, self.orcpt]
+        if self.notes:
+            return [*row, self.values, self.notes]
         return row if self.values is None else [*row, self.values]
 
     @classmethod
@@ -76,6 +80,7 @@ class Envelope:
     keys of our domains do not sign it. account: whose it is (`config.accounts`), "" for none.
     lines: 1: all are short enough to be sent (`mail.lines`), 2: some are not, 0: nobody has looked.
     durability: "node": of a node of a cluster, it is accepted as soon as this one has it; the queue takes it out.
+    notes: what plugins keep with it (`mail.notes`). scratch: what they keep while it is being received.
     """
 
     sender: str
@@ -118,7 +123,15 @@ class Envelope:
     account: str = ""
     lines: int = 0
     durability: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    _scratch: dict[str, Any] | None = None
+
+    @property
+    def scratch(self) -> dict[str, Any]:
+        """Anything; it is neither stored nor sent to another process."""
+        if self._scratch is None:
+            self._scratch = {}
+        return self._scratch
 
     @property
     def merged(self) -> bool:
@@ -149,8 +162,7 @@ class Envelope:
 
     def to_wire(self) -> list[Any]:
         rows = [
-            [r.address, r.notify, r.orcpt] if r.values is None else [r.address, r.notify, r.orcpt, r.values]
-            for r in self.recipients
+            [r.address, r.notify, r.orcpt] if r.values is None and not r.notes else r.to_wire() for r in self.recipients
         ]
         return [self.metadata(), rows]
 
@@ -164,7 +176,7 @@ _OPTIONAL = (
     "campaign", "tenant", "hold_until_ms", "hold_for", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
     "window", "time_zone", "unsubscribe", "unsubscribe_scope", "track",
     "hashes", "source", "request", "digest", "life_h",
-    "token", "clock_ahead_ms", "unsigned", "account", "lines", "durability", "extra",
+    "token", "clock_ahead_ms", "unsigned", "account", "lines", "durability", "notes",
 )  # fmt: skip
 _optional = attrgetter(*_OPTIONAL)
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

@@ -47,7 +47,7 @@ class Session:
 
     user: "" until authenticated. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". protocol: "SMTP", "ESMTP", "ESMTPS" …
     (RFC 3848). senders: whom the client may send as. account: the
-    configuration's, "" for none. extra: a plugin's own notes, kept while the connection lives.
+    configuration's, "" for none. notes: what plugins keep while the connection lives; anything.
     """
 
     id: str = ""
@@ -61,15 +61,17 @@ class Session:
     protocol: str = ""
     senders: Senders = ANYBODY
     account: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Address:
-    """Of MAIL or RCPT. address: without angle brackets, "" for the null sender. parameters: upper-case name → value."""
+    """Of MAIL or RCPT. address: without angle brackets, "" for the null sender. parameters: upper-case name → value.
+    notes: they go on as those of the message (MAIL), or of the recipient (RCPT)."""
 
     address: str
     parameters: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class Routing:
 
     tls: "" for the zone's setting, else "none", "opportunistic" or "required". source: local IP, "" for the zone's.
     priority: -9 to 9, each step doubles its share of the zone (RFC 6710); left as it is, that of the message, or of the
-    zone, counts. delay_s: seconds before the first attempt.
+    zone, counts. delay_s: seconds before the first attempt. notes: of this recipient.
     """
 
     recipient: str
@@ -155,6 +157,7 @@ class Routing:
     source: str = ""
     priority: int = 0
     delay_s: float = 0
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -205,7 +208,8 @@ class Bounce:
     """A notification about to be queued (RFC 3464). id, zone: of the message that failed.
 
     sender: who gets it (not to be changed). recipients: who did not get the message; remove some to not report
-    them. reply: why the first of them failed; a replacement applies to all of them.
+    them. reply: why the first of them failed; a replacement applies to all of them. notes: of the message; recipients
+    have their own.
     """
 
     id: str
@@ -213,6 +217,7 @@ class Bounce:
     recipients: list[Recipient]
     reply: Reply
     zone: str = ""
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 _KINDS: dict[str, type] = {

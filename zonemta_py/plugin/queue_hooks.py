@@ -8,9 +8,9 @@ import logging
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.spec import Attempts, Bounce, Routing
+from zonemta_py.plugin.spec import HOOKS, Attempts, Bounce, Routing
 from zonemta_py.plugin.verdicts import Defer, Drop, Reject, Verdict
-from zonemta_py.queue.api import Delivery, QueueRefusal
+from zonemta_py.queue.api import ABOUT, Delivery, QueueRefusal
 from zonemta_py.queue.hooks import Routed
 
 log = logging.getLogger(__name__)
@@ -27,10 +27,12 @@ class PluginHooks:
         self.delays = host.listens("queue_delayed")
         self.bounces = host.listens("queue_bounce")
         self.releases = host.listens("queue_release")
+        self.sends = any(host.listens(hook.name) for hook in HOOKS.values() if hook.process == "sender")
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         asked = envelope.priority or 0
-        routing = Routing(recipient=routed.recipient.address, zone=routed.zone, priority=asked)
+        person = routed.recipient
+        routing = Routing(recipient=person.address, zone=routed.zone, priority=asked, notes=person.notes)
         try:
             await self._host.call("queue_route", envelope=envelope, routing=routing)
         except Reject as verdict:
@@ -51,6 +53,7 @@ class PluginHooks:
         decided = {name: value for name, value in decided.items() if value}
         if routing.priority != asked:
             decided["priority"] = routing.priority
+        person.notes = routing.notes
         zone = self._zone(routing, routed.zone)
         return dataclasses.replace(routed, zone=zone, routing=decided or None, delay_s=routing.delay_s)
 
@@ -82,7 +85,7 @@ class PluginHooks:
 
     async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
         recipients = [failure.recipient for failure in failed]
-        bounce = Bounce(id=message_id, zone=zone, sender=envelope.sender, recipients=recipients, reply=failed[0].reply)
+        bounce = Bounce(message_id, envelope.sender, recipients, failed[0].reply, zone, envelope.notes)
         try:
             await self._host.call("queue_bounce", bounce=bounce)
         except Verdict:
@@ -114,5 +117,8 @@ def _delivery(message_id: str, zone: str, envelope: Envelope, failed: Failed | N
         size=envelope.size,
         chunks=0,
         attempts=[failed.attempts] if failed else [],
-        extra=envelope.extra,
+        campaign=envelope.campaign or "",
+        tenant=envelope.tenant or "",
+        received_ms=envelope.received_ms,
+        about={name: value for name in ABOUT if (value := getattr(envelope, name))},
     )

@@ -152,8 +152,8 @@ async def message_analyze(envelope: Envelope, stream: Stream) -> None:
     """Runs while the message arrives; stream: the whole message as received, header section first.
 
     Not reading to the end is fine. Verdicts take effect after the last byte, before the message is committed. The
-    time limit counts only while the plugin is waited for. Data for later hooks goes into envelope.extra, which the
-    sender's hooks find as delivery.extra.
+    time limit counts only while the plugin is waited for. Data for later hooks goes into envelope.notes, or,
+    while the message is received, into envelope.scratch.
     """
 
 

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from zonemta_py.disk import packing
+from zonemta_py.mail import notes
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.reply import Reply
 
@@ -89,7 +89,9 @@ def _one_of(*words: str) -> Test:
 
 
 def _recipients(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, Recipient) and _address(one.address) for one in value)
+    return isinstance(value, list) and all(
+        isinstance(one, Recipient) and _address(one.address) and _recipient_notes(one.notes) for one in value
+    )
 
 
 def _texts(value: Any) -> bool:
@@ -100,14 +102,12 @@ def _credentials(value: Any) -> bool:
     return value is None or (isinstance(value, (tuple, list)) and len(value) == 2 and all(map(_text, value)))
 
 
-def _kept(value: Any) -> bool:
-    """Whether it can be kept with a message."""
-    if value == {}:
-        return True
-    try:
-        return isinstance(value, dict) and bool(packing.pack(value))
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return False
+def _message_notes(value: Any) -> bool:
+    return notes.fit(value, notes.MESSAGE_BYTES_MAX)
+
+
+def _recipient_notes(value: Any) -> bool:
+    return notes.fit(value, notes.RECIPIENT_BYTES_MAX)
 
 
 def _reply(value: Any) -> bool:
@@ -119,7 +119,12 @@ def _reply(value: Any) -> bool:
 _TEXT, _ANY_HOST, _ANY_ADDRESS = "be a text without control characters", "be a host's name or IP address", "an address"
 _SECONDS, _NUMBER = "be a number of seconds from 0 up", "be a whole number from 0 up"
 _PRIORITY = f"be a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}"
-_RECIPIENTS = "be a list of Recipient, each with an address"
+_RECIPIENTS = (
+    f"be a list of Recipient, each with an address, and notes of at most {notes.RECIPIENT_BYTES_MAX:,} bytes as JSON"
+)
+_NOTES = "be a dict of what JSON knows, of at most {0:,} bytes: it is kept with the {1}"
+_OF_MESSAGE = Rule("notes", _message_notes, _NOTES.format(notes.MESSAGE_BYTES_MAX, "message"))
+_OF_RECIPIENT = Rule("notes", _recipient_notes, _NOTES.format(notes.RECIPIENT_BYTES_MAX, "recipient"))
 _IP = "be an IP address, or empty"
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -132,6 +137,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("source", _or_empty(_ip), _IP),
         Rule("priority", _priority, _PRIORITY),
         Rule("delay_s", _seconds, _SECONDS),
+        _OF_RECIPIENT,
     ),
     "options": (
         Rule("host", _host, _ANY_HOST),
@@ -173,17 +179,19 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("life_h", _seconds, "be a number of hours from 0 up"),
         Rule("source", _or_empty(_ip), _IP),
         Rule("headers", _texts, "be a dict of texts"),
-        Rule("extra", _kept, "be a dict of what JSON knows: it is kept with the message"),
+        _OF_MESSAGE,
     ),
     "address": (
         Rule("address", _or_empty(_address), f"be {_ANY_ADDRESS}, or empty"),
         Rule("parameters", _texts, "be a dict of texts"),
+        _OF_RECIPIENT,
     ),
     "session": (Rule("user", _text, _TEXT), Rule("account", _text, _TEXT)),
     "delivery": (
         Rule("sender", _or_empty(_address), f"be {_ANY_ADDRESS}, or empty"),
         Rule("recipients", _recipients, _RECIPIENTS),
         Rule("source", _or_empty(_ip), _IP),
+        _OF_MESSAGE,
     ),
     "bounce": (
         Rule("sender", _or_empty(_address), f"be {_ANY_ADDRESS}, or empty"),
@@ -205,8 +213,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "data": (Rule("context", lambda value: value is None or isinstance(value, ssl.SSLContext), "be an SSLContext"),),
 }  # fmt: skip
 """By the name of the argument."""
-HOOKS_RULES: Mapping[str, frozenset[str]] = {"queue_route": frozenset(("routing",))}
-"""Arguments that are checked of a hook; of others all that have rules. The envelope is nobody's to change there."""
+RULES["envelope only notes"] = (_OF_MESSAGE,)
+HOOKS_RULES: Mapping[str, tuple[str, ...]] = {"queue_route": ("routing", "envelope only notes")}
+"""What is checked of a hook; of others all arguments that have rules. Of the envelope only its notes are anybody's to
+change there."""
 
 
 def _getter(fields: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -218,25 +228,33 @@ _GETTERS = {name: _getter([rule.field for rule in rules]) for name, rules in RUL
 
 
 def checked(hook: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of a hook's arguments that have something to be checked."""
-    only = HOOKS_RULES.get(hook)
-    return tuple(name for name in arguments if name in RULES and (only is None or name in only))
+    """Names of the rules for a hook's arguments."""
+    return HOOKS_RULES.get(hook) or tuple(name for name in arguments if name in RULES)
+
+
+def argument_of(name: str) -> str:
+    """The argument that rules of that name are about."""
+    return name.partition(" ")[0]
 
 
 Before = list[tuple[str, Any, list[Any]]]
-"""Arguments with the values of their fields before a plugin was called."""
+"""Names of rules, with the argument and the values of its fields before a plugin was called."""
 
 
 def before(names: tuple[str, ...], arguments: Mapping[str, Any]) -> Before:
     """For `wrong` and `put_back`."""
-    there = [(name, arguments[name]) for name in names if arguments[name] is not None]
-    return [(name, one, [_copied(value) for value in _GETTERS[name](one)]) for name, one in there]
+    there = [(name, arguments[name.partition(" ")[0]]) for name in names]
+    return [(name, one, [_copied(value) for value in _GETTERS[name](one)]) for name, one in there if one is not None]
 
 
 def _copied(value: Any) -> Any:
     if type(value) is list:
-        return [(one, one.address) if type(one) is Recipient else one for one in value]
+        return [_known(one) if type(one) is Recipient else one for one in value]
     return {**value} if type(value) is dict else value
+
+
+def _known(one: Recipient) -> tuple[Recipient, str, dict[str, Any]]:
+    return one, one.address, {**one.notes} if one.notes else {}
 
 
 def wrong(known: Before) -> str:
@@ -249,16 +267,16 @@ def wrong(known: Before) -> str:
                     continue
             except Exception:  # comparing is the value's own code
                 pass
-            return f"set {name}.{rule.field} to {_shown(rule.field, new)}; it must {rule.must}"
+            return f"set {argument_of(name)}.{rule.field} to {_shown(rule.field, new)}; it must {rule.must}"
     return ""
 
 
 def _is_fit(rule: Rule, old: Any, new: Any) -> bool:
     if rule.field == "recipients" and type(new) is list:
-        new = [one for one in new if not (type(one) is Recipient and (one, one.address) in old)]
-        return rule.test(new)
-    if rule.field == "extra" and type(new) is dict:
-        new = {name: one for name, one in new.items() if one is not old.get(name, ...) or type(one) in (dict, list)}
+        known = {id(one[0]): one[1] for one in old if type(one) is tuple}
+        changed = [one for one in new if known.get(id(one), ...) != getattr(one, "address", None)]
+        return rule.test(changed) and all(_recipient_notes(one.notes) for one in new)
+    if rule.field == "notes":  # what is in them may have been changed
         return rule.test(new)
     return (type(new) is type(old) and bool(new == old)) or rule.test(new)
 
@@ -270,7 +288,7 @@ def put_back(known: Before) -> None:
             if type(old) is list:
                 for one in old:
                     if type(one) is tuple and type(one[0]) is Recipient:
-                        one[0].address = one[1]
+                        one[0].address, one[0].notes = one[1:]
                 old = [one[0] if type(one) is tuple else one for one in old]
             setattr(argument, rule.field, old)
 

@@ -10,7 +10,7 @@ process has died (451). Nothing is acknowledged before it is on stable storage.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -25,6 +25,7 @@ from zonemta_py.journal.records.mail import POSTPONED as POSTPONED
 from zonemta_py.journal.records.mail import RELEASED as RELEASED
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.notes import NoteChanges
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, P, Question
@@ -276,7 +277,9 @@ class Delivery:
     connection: None, or a limit on connections counts the lease's: 0, or the name of the idle one that it is to go on
     over; that is used, or closed before another is opened. A connection's name is the lease that opened it.
     list_name, list_title: of the list that it is of (`mail.list_id`), "" none. lines: what is known of the lines of the
-    body: LINES_FIT, LINES_LONG or LINES_UNKNOWN. extra: what plugins have left in `Envelope.extra`.
+    body: LINES_FIT, LINES_LONG or LINES_UNKNOWN.
+
+    about: what plugins of a sender may want to know of the envelope, by the name there; empty where there are none.
     """
 
     lease: int
@@ -325,7 +328,46 @@ class Delivery:
     list_name: str = ""
     lines: int = 0
     list_title: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What plugins keep with the message (`mail.notes`); the recipients have their own."""
+        found: dict[str, Any] = self.about.setdefault("notes", {})
+        return found
+
+    @notes.setter
+    def notes(self, notes: dict[str, Any]) -> None:
+        self.about["notes"] = notes
+
+    @property
+    def user(self) -> str:
+        """Who has submitted the message; "": nobody had to say who he is."""
+        return self.about.get("user") or ""
+
+    @property
+    def origin(self) -> str:
+        """The IP address that it came from."""
+        return self.about.get("origin") or ""
+
+    @property
+    def account(self) -> str:
+        """The account of whoever has submitted it, "" none."""
+        return self.about.get("account") or ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the message's header, the fields that are kept with its envelope (`PluginApi.keep_headers`)."""
+        return self.about.get("headers") or {}
+
+
+ABOUT = ("user", "origin", "account", "headers", "notes")
+"""Fields of an envelope that are in `Delivery.about`, where it has them."""
+
+
+def about(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a message's metadata, for `Delivery.about`."""
+    return {name: metadata[name] for name in ABOUT if metadata.get(name)}
 
 
 @dataclass(slots=True)
@@ -368,6 +410,8 @@ class Result:
 
     chosen: it failed by what was chosen for these recipients alone (login, TLS, source, host), so it says nothing of
     the destination that other mail goes to.
+
+    notes: what plugins have changed of the notes of the message and its recipients; None: nothing.
     """
 
     lease: int
@@ -387,6 +431,7 @@ class Result:
     manner: str = ""
     connection: int = 0
     chosen: bool = False
+    notes: NoteChanges | None = None
 
 
 OpenConnection: TypeAlias = tuple[int, int, str, str, str, str, str, str]

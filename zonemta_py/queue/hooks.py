@@ -35,6 +35,8 @@ class Hooks(Protocol):
     delays: bool
     bounces: bool
     releases: bool
+    sends: bool
+    """Whether a sender's plugins do: they get more of the envelope."""
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         """queue_route. May raise QueueRefusal: the whole message gets that reply."""
@@ -52,7 +54,7 @@ class Hooks(Protocol):
 class NoHooks:
     """No plugins."""
 
-    routes = delays = bounces = releases = False
+    routes = delays = bounces = releases = sends = False
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         return routed

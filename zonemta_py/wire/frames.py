@@ -15,6 +15,7 @@ import msgpack
 
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.limits import FRAME_BYTES_MAX
+from zonemta_py.mail.notes import NoteChanges
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Delivery, Feedback, Outcome, Result
 
@@ -77,7 +78,10 @@ _values = attrgetter(*_FIELDS)
 
 def delivery_row(delivery: Delivery) -> list[Any]:
     row = [*_values(delivery)]
-    row[_RECIPIENTS] = [[r.address, r.notify, r.orcpt] for r in delivery.recipients]
+    row[_RECIPIENTS] = [
+        [r.address, r.notify, r.orcpt, None, r.notes] if r.notes else [r.address, r.notify, r.orcpt]
+        for r in delivery.recipients
+    ]
     return row
 
 
@@ -116,9 +120,12 @@ def result_row(result: Result) -> list[Any]:
         result.manner,
         result.connection,
         result.chosen,
+        result.notes,
     ]
 
 
 def result_of(row: list[Any]) -> Result:
     outcomes = [Outcome(o[0], Reply(o[1], o[2], o[3]), *o[4:]) for o in row[1]]
+    if row[17]:
+        row[17] = NoteChanges(*row[17])
     return Result(row[0], outcomes, *row[2:])

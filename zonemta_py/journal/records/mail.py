@@ -171,7 +171,8 @@ class DeliveryTrace(NamedTuple):
 
 
 class DeliveryRecord(NamedTuple):
-    """What became of recipients of a START; for a pipelined batch, one after the other."""
+    """What became of recipients of a START; for a pipelined batch, one after the other. notes: what plugins have
+    changed (`mail.notes`): [of the message, by name; names of those that are gone; all of a recipient, by address]."""
 
     lease: int
     id: str
@@ -179,16 +180,18 @@ class DeliveryRecord(NamedTuple):
     destination: str
     outcomes: list[OutcomeRow]
     trace: DeliveryTrace
+    notes: list[Any] | None = None
 
     def pack(self) -> bytes:
         rows = [row if row.agreed else row[:9] for row in self.outcomes]
-        return pack([*self[:4], rows, self.trace])
+        return pack([*self[:4], rows, self.trace, *([self.notes] if self.notes else [])])
 
     @classmethod
     def of(cls, fields: list[Any]) -> DeliveryRecord:
         lease, message_id, zone, destination, outcomes, trace = fields[:6]
         rows = [OutcomeRow.of(row) for row in outcomes]
-        return cls(lease, message_id, zone, destination, rows, DeliveryTrace.of(trace))
+        notes = fields[6] if len(fields) > 6 else None
+        return cls(lease, message_id, zone, destination, rows, DeliveryTrace.of(trace), notes)
 
 
 class FinishRecord(NamedTuple):

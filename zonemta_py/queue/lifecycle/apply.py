@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from zonemta_py.disk import keys
+from zonemta_py.disk import keys, packing
 from zonemta_py.disk.bodies import shrink
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.disk.notes import Note
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, HELD, POSTPONED, RELEASED
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.limits import CHUNK_BYTES
+from zonemta_py.mail.notes import NoteChanges
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import counted_as
@@ -42,7 +43,7 @@ class SettlementWriter:
     def apply(self, settlement: Settlement) -> None:
         """Applies the record to the store. Called in the order of the records."""
         core, message = self._core, settlement.message
-        operations: list[Operation] = []
+        operations: list[Operation] = _noted(settlement) if settlement.notes else []
         ended, simple, due = 0, True, list[bytes]()
         campaign = core.campaigns.counted_by(message.id, message.metadata) if "campaign" in message.metadata else ""
         moved: dict[tuple[str, int, int | None, str], int] = {}
@@ -140,6 +141,21 @@ class SettlementWriter:
                     zone.put_away(lease.batch.path.site, lease.batch.path.source, _deferred_key(settlement, row))
             zone.due_at(min(row.due_ms for row in waiting))
             zone.deadline_ms = min([zone.deadline_ms, *(row.note.deadline_ms or NEVER_MS for row in waiting)])
+
+
+def _noted(settlement: Settlement) -> list[Operation]:
+    """What plugins have changed of the notes of the message, and of recipients that stay where they are."""
+    assert settlement.notes is not None
+    message, (set_, gone, people) = settlement.message, settlement.notes
+    operations: list[Operation] = []
+    if set_ or gone:
+        before = message.metadata.get("notes") or {}
+        message.metadata["notes"] = NoteChanges(set_, gone, {}).merged(before)
+        operations.append((keys.metadata(message.id), packing.pack(message.metadata)))
+    for row in settlement.rows if people else ():
+        if row.verdict == RELEASED and row.address in people:
+            operations.append((row.key, row.note.value()))
+    return operations
 
 
 def _after(settlement: Settlement, row: Row, clock: Steady) -> tuple[bytes, Note] | None:

@@ -12,7 +12,7 @@ from zonemta_py.disk import keys
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.list_id import list_of, title_of
 from zonemta_py.mail.reply import Reply
-from zonemta_py.queue.api import Delivery, Result
+from zonemta_py.queue.api import Delivery, Result, about
 from zonemta_py.queue.core.campaigns import REMOTE
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
@@ -141,7 +141,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         sender=metadata["sender"],
         recipients=[_merged(core, batch, entry) for entry in batch.entries]
         if merged
-        else [Recipient(entry.address, entry.note.notify, entry.note.orcpt) for entry in batch.entries],
+        else [_recipient(entry) for entry in batch.entries],
         size=metadata["size"],
         chunks=metadata["chunks"],
         body=body,
@@ -182,8 +182,15 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         list_name=list_of(headers) if headers else "",
         lines=metadata.get("lines", 0),
         list_title=title_of(headers) if headers else "",
-        extra=metadata.get("extra") or {},
+        about=about(metadata) if core.hooks.sends else {},
     )
+
+
+def _recipient(entry: Entry) -> Recipient:
+    note = entry.note
+    if note.notes:
+        return Recipient(entry.address, note.notify, note.orcpt, None, note.notes)
+    return Recipient(entry.address, note.notify, note.orcpt)
 
 
 def _template(core: Core, campaign: str, metadata: dict[str, Any]) -> str:
@@ -198,7 +205,7 @@ def _merged(core: Core, batch: Batch, entry: Entry) -> Recipient:
     campaign = core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
     note = entry.note
     quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
-    return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt)
+    return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt, None, note.notes or {})
 
 
 def _domain(batch: Batch) -> str:

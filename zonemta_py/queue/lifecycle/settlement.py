@@ -17,6 +17,7 @@ from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, POSTPO
 from zonemta_py.mail.dsn import Kind
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
+from zonemta_py.mail.notes import NoteChanges
 from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
@@ -63,7 +64,7 @@ class Row:
 @dataclass(slots=True)
 class Settlement:
     """A delivery record's content. seq: the record's number. pair: our source, and the provider or site, where it is
-    known without a lease."""
+    known without a lease. notes: as in the record."""
 
     message: Message
     zone: str
@@ -75,6 +76,7 @@ class Settlement:
     notices: list[tuple[Kind, list[Failed]]] = field(default_factory=list)
     classifieds: list[Classified | None] = field(default_factory=list)
     pair: tuple[str, str] = ("", "")
+    notes: list[Any] | None = None
 
 
 def settlement_of(
@@ -83,6 +85,7 @@ def settlement_of(
     """classifieds: of each outcome."""
     now_ms, down, rows = core.clock.ms(), result.down_s is not None, list[Row]()
     entries, told = lease.batch.entries, False
+    notes = _noted(lease, result.notes) if result.notes else None
     for outcome, classified in zip(result.outcomes, classifieds, strict=True):
         verdict, reply = outcome.verdict, outcome.reply
         ends = verdict == RELEASED or (verdict == DELIVERED and not outcome.relayed)
@@ -100,10 +103,24 @@ def settlement_of(
                 row.blocked = row.kind in BLOCKED_CLASSES
             rows.append(row)
     zone = lease.batch.zone.zone.name
-    settlement = Settlement(lease.message, zone, rows, result.remote, now_ms, lease=lease, classifieds=classifieds)
+    settlement = Settlement(
+        lease.message, zone, rows, result.remote, now_ms, lease=lease, classifieds=classifieds, notes=notes
+    )
     if told:  # perhaps: nobody is, about what was simply delivered
         settlement.notices = due(core.config, settlement)
     return settlement
+
+
+def _noted(lease: Lease, changes: NoteChanges) -> list[Any]:
+    """Takes over what plugins have changed, of recipients that this queue still has in the lease's entries."""
+    entries, people = lease.batch.entries, dict[str, Any]()
+    for index, notes in changes.people.items():
+        entry = entries[index]
+        entry.note = entry.note._replace(notes=notes or None)
+        people[entry.address] = notes
+    if changes.message or changes.gone:  # notices are about to be made of it
+        lease.message.metadata["notes"] = changes.merged(lease.message.metadata.get("notes") or {})
+    return [changes.message, changes.gone, people]
 
 
 def _judge(
@@ -177,7 +194,7 @@ def due(config: Config, settlement: Settlement) -> list[tuple[Kind, list[Failed]
         else:
             continue
         until_ms = settlement.message.created_ms + int((row.life_h or life_h) * 3_600_000)
-        recipient = Recipient(row.address, row.note.notify, row.note.orcpt)
+        recipient = Recipient(row.address, row.note.notify, row.note.orcpt, None, row.note.notes or {})
         remote = settlement.remote if row.stage != "queue" else ""  # there the words are ours, whoever was asked
         kinds.setdefault(kind, []).append(
             Failed(recipient, row.reply, remote, row.note.attempts, row.note.last_ms, until_ms, row.kind)
@@ -194,6 +211,8 @@ def record_of(settlement: Settlement, result: Result) -> bytes:
         path = lease.batch.path
         trace += [path.source, path.site, path.provider, result.security]
     rows = _record_rows(settlement.rows, result.outcomes, settlement.classifieds)
+    if settlement.notes:
+        return packing.pack([number, settlement.message.id, settlement.zone, target, rows, trace, settlement.notes])
     return packing.pack([number, settlement.message.id, settlement.zone, target, rows, trace])
 
 

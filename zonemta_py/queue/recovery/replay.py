@@ -157,6 +157,7 @@ class Replay:
         trace = delivery.trace
         settlement = Settlement(message, zone, rows, trace.remote, record.ms, record.seq)
         settlement.pair = (trace.source, trace.provider or trace.site)
+        settlement.notes = delivery.notes
         for row in rows:
             row.delayed = self._queue.settling.late(message, row, record.ms + self._core.clock.apart_ms(), delivery)
         settlement.notices = due(self._core.config, settlement)
@@ -176,6 +177,8 @@ class Replay:
             return None  # applied: deferred by this result, then due, then parked
         note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
         note = note._replace(away=verdict == DEFERRED and outcome.stage in AWAY)
+        if delivery.notes and who.address in delivery.notes[2]:
+            note = note._replace(notes=delivery.notes[2][who.address] or None)
         blocked, state = outcome.kind in BLOCKED_CLASSES, counted_as(key)
         return Row(
             key, who.address, note, verdict, reply, who.due_ms, outcome.relayed, state=state, blocked=blocked,

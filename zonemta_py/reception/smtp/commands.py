@@ -165,7 +165,10 @@ async def _ask_mail(connection: SessionFace, command: MailCommand) -> bytes:
     except Verdict as verdict:
         return connection.refuse(verdict.reply)
     command.address = address.address
-    return _open(connection, command)
+    reply = _open(connection, command)
+    if address.notes and connection.transaction is not None:
+        connection.transaction.envelope.notes = address.notes
+    return reply
 
 
 def rcpt(connection: SessionFace, argument: str) -> bytes | None:
@@ -242,7 +245,7 @@ async def _ask_rcpt(
         await connection.site.host.call("smtp_rcpt_to", address=address, session=connection.session)
     except Verdict as verdict:
         return connection.refuse(verdict.reply)
-    recipient.address = address.address
+    recipient.address, recipient.notes = address.address, address.notes
     return _keep(connection, transaction, recipient)
 
 
