@@ -62,6 +62,7 @@ _.message_rewrite
 _.message_store
 _.queue_route
 _.sender_headers
+_.smtp_auth
 _.smtp_data
 
 # answers to questions, which commands and programs read by key

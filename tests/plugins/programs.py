@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -20,7 +22,8 @@ VIRUS = b"This-Is-No-Virus-But-Taken-For-One"
 
 def program(name: str, package: str) -> str:
     """Where it is; skips the test, and says what is missing."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin:/usr/lib/postgresql/15/bin")
+    postgres = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    found = shutil.which(name, path=":".join([os.environ["PATH"], "/usr/sbin", "/sbin", *postgres]))
     if found is None:
         pytest.skip(f"{name} is not installed: apt-get install {package}")
     return found
@@ -31,6 +34,7 @@ class Server:
 
     def __init__(self, command: list[str], where: int | Path, log: Path, user: str = "") -> None:
         self.command, self.where, self.log, self.user = command, where, log, user
+        self.ends_by = signal.SIGTERM
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -48,7 +52,7 @@ class Server:
 
     def stop(self) -> None:
         if self._process is not None:
-            self._process.terminate()
+            self._process.send_signal(self.ends_by)
             try:
                 self._process.wait(20)
             except subprocess.TimeoutExpired:
