@@ -12,7 +12,7 @@ from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.queue_hooks import PluginHooks
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.hooks import PutOff, Routed
 
 LATER = Reply(450, "4.2.0", "later")
 A, B = Recipient("a@x.test"), Recipient("b@x.test")
@@ -101,3 +101,28 @@ async def test_a_bounce_can_be_changed_or_stopped(make_host: Any) -> None:
     assert (left.recipient, left.reply) == (B, Reply(550, "5.0.0", "gone"))
     stopped = hooks(make_host, f"{source}async def queue_bounce(bounce):\n    raise Drop('quiet')")
     assert await stopped.bounced("id1", "default", ENVELOPE, failed) == []
+
+
+OFF = PutOff(A, LATER, 2, 1_000, "greylisted", "192.0.2.1")
+
+
+async def test_a_plugin_chooses_when_the_next_try_is(make_host: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """What it leaves alone, or cannot be used, is as the schedule has it."""
+    code = "async def queue_retry(delivery, retry):\n    if retry.kind == 'greylisted': retry.wait_s = {}\n"
+    assert await hooks(make_host, code.format("7")).retried("id", "default", ENVELOPE, OFF, 300) == 7
+    assert await hooks(make_host, code.format("-1")).retried("id", "default", ENVELOPE, OFF, 300) == 300
+    assert "set retry.wait_s to -1" in caplog.text
+    assert await hooks(make_host, code).retried("id", "default", ENVELOPE, OFF._replace(kind=""), 300) == 300
+
+
+async def test_a_deferral_is_about_one_recipient(make_host: Any) -> None:
+    code = """
+        async def queue_deferred(delivery, deferral):
+            assert [one.address for one in delivery.recipients] == ["a@x.test"]
+            assert (deferral.reply.code, deferral.attempts) == (450, 2)
+            assert (deferral.next_ms, deferral.kind) == (9_000, "greylisted")
+    """
+    one = hooks(make_host, code)
+    assert (one.defers, one.retries) == (True, False)
+    await one.deferred("id", "default", ENVELOPE, OFF, 9_000)
+    assert one._host.statistics()[0]["failures"] == 0

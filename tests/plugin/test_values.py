@@ -18,11 +18,16 @@ from zonemta_py.plugin.arguments import (
     Auth,
     Bounce,
     ConnectOptions,
+    Deferral,
+    Ending,
     Info,
+    NextTry,
+    Refusal,
     Routing,
     Server,
     Session,
     Sni,
+    StoredMessage,
 )
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.spec import HOOKS
@@ -40,7 +45,7 @@ TEXTS = {
     "host", "hostname",
 }  # fmt: skip
 NUMBERS = {
-    "size", "received_ms", "hold_until_ms", "deadline_ms", "lines", "port", "priority", "delay_s", "life_h",
+    "size", "received_ms", "hold_until_ms", "deadline_ms", "lines", "port", "priority", "delay_s", "life_h", "wait_s",
 }  # fmt: skip
 ABSENT = {"ret", "envid", "user", "sending_zone", "campaign", "tenant", "auth", "socket", "context"}
 
@@ -62,7 +67,9 @@ def arguments(hook: str) -> dict[str, Any]:
         "bounce": Bounce("id", "s@x.test", people, Reply(550, "5.1.1", "No")), "data": Sni(), "server_name": "x.test",
         "auth": Auth("me", "secret"), "headers": Headers.parse(b"Subject: x\r\n"), "info": Info(), "zone": "default",
         "attempts": Attempts(1, 0, 2), "reply": Reply(550), "error": OSError("x"), "connection": None,
-        "result": Result(1, []), "entry": {"message": "x"},
+        "result": Result(1, []), "entry": {"message": "x"}, "stored": StoredMessage("id"), "why": "RSET",
+        "refusal": Refusal("RCPT", Reply(550)), "ending": Ending("gone", None, 0, 0, 0, 1), "api": None,
+        "deferral": Deferral(Reply(450), 1, 1, 2), "retry": NextTry(300, Reply(450), 1, 1), "process": None,
     }  # fmt: skip
     return {name: all_[name] for name in HOOKS[hook].arguments}
 

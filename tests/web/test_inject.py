@@ -199,3 +199,27 @@ def test_a_plugin_may_refuse(plugged: Any, hook: str, verdict: str, status: int)
         assert int(answer.headers["retry-after"]) >= 1
     if status == 200:
         assert answer.json() == {"id": "", "accepted": 0, "suppressed": 0, "repeated": False}
+
+
+def test_plugins_hear_what_became_of_it(plugged: Any, tmp_path: Path) -> None:
+    """The id that the client gets; and what was refused, with who did it."""
+    said = tmp_path / "said"
+    door = plugged(f"""
+        from pathlib import Path
+        def _say(text):
+            with Path({str(said)!r}).open("a") as file:
+                file.write(text + "\\n")
+        async def message_queue(envelope, info):
+            if envelope.sender == "bad@b.test":
+                raise Reject(554, "no")
+        async def message_stored(envelope, session, stored):
+            _say(f"{{stored.id}} {{stored.accepted}} {{stored.repeated}} {{session.protocol}}")
+        async def message_refused(envelope, session, refusal):
+            _say(f"{{refusal.stage}} {{refusal.reply.code}} {{refusal.plugin}} {{refusal.hook}}")
+    """)
+    ids = [post(door.client, key="k1").json()["id"] for _ in range(2)]
+    mail = {"from": "bad@b.test", "to": ["c@d.test"], "text": "x"}
+    assert door.client.post("/v1/inject", json=mail).status_code == 422
+    assert said.read_text().splitlines() == [
+        f"{ids[0]} 1 False HTTP", f"{ids[0]} 1 True HTTP", "message 554 steer message_queue"
+    ]  # fmt: skip

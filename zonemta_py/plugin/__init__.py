@@ -35,13 +35,18 @@ from zonemta_py.plugin.arguments import (
     CommandHandler,
     Connection,
     ConnectOptions,
+    Deferral,
+    Ending,
     Info,
+    NextTry,
     Node,
     Process,
+    Refusal,
     Routing,
     Server,
     Session,
     Sni,
+    StoredMessage,
     Stream,
 )
 from zonemta_py.plugin.encodings import decoded, encoded
@@ -49,7 +54,8 @@ from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
 from zonemta_py.queue.api import Delivery, Outcome, Result
 
 __all__ = [
-    "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Delivery",
-    "Drop", "Envelope", "Headers", "Hold", "Info", "Node", "Outcome", "PluginApi", "Process", "Recipient", "Reject",
-    "Reply", "Result", "Routing", "Server", "Session", "Sni", "Stream", "Verdict", "decoded", "encoded", "log",
+    "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Deferral",
+    "Delivery", "Drop", "Ending", "Envelope", "Headers", "Hold", "Info", "NextTry", "Node", "Outcome", "PluginApi",
+    "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing", "Server", "Session", "Sni",
+    "StoredMessage", "Stream", "Verdict", "decoded", "encoded", "log",
 ]  # fmt: skip

@@ -117,6 +117,74 @@ class Info:
     headers: Headers | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message that was committed. id: in the queue. accepted: recipients that it is sent to; suppressed: left out.
+    repeated: an earlier request with the same idempotency key had stored it."""
+
+    id: str
+    accepted: int = 1
+    suppressed: int = 0
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What was refused, and by whom. stage: "RCPT", "DATA" or "message" (after the dot, or by HTTP). reply: what the
+    client hears; 250 where a plugin drops the message. recipient: of a RCPT; the transaction goes on. Else "", and the
+    message is refused. plugin, hook: who refused; "" for the server itself."""
+
+    stage: str
+    reply: Reply
+    recipient: str = ""
+    plugin: str = ""
+    hook: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a client's connection ended. why: "quit", "closed" (by us), or "gone" (the client closed it, or it broke).
+    reply: our last word: 221 to QUIT, 421 and others where we closed; None if there was none.
+
+    messages, recipients: that were accepted; recipients: of these messages. refused: replies with 4xx or 5xx.
+    seconds: from its beginning on.
+    """
+
+    why: str
+    reply: Reply | None
+    messages: int
+    recipients: int
+    refused: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """A recipient that is put off. reply: why, the server's or ours. kind: the class of the reply, "" if none is known.
+    attempts: so far. first_ms: UNIX time of the first one; next_ms: before which it is not tried again."""
+
+    reply: Reply
+    attempts: int
+    first_ms: int
+    next_ms: int
+    kind: str = ""
+    remote: str = ""
+
+
+@dataclass(slots=True)
+class NextTry:
+    """When a recipient that is put off is tried again. wait_s: seconds from now, as the zone's schedule or a plugin of
+    the sender has it; set another. At least a second; its lifetime's end and the hours in which it may be sent hold.
+    The rest is as of `Deferral`."""
+
+    wait_s: float
+    reply: Reply
+    attempts: int
+    first_ms: int
+    kind: str = ""
+    remote: str = ""
+
+
 @dataclass(slots=True)
 class Node:
     """A leaf of the MIME tree (RFC 2046): everything that is not a multipart.
@@ -223,8 +291,8 @@ class Bounce:
 _KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        *(Address, Attempts, Auth, Bounce, ConnectOptions, Delivery, Envelope, Headers, Info, Node, Outcome),
-        *(Process, Recipient, Reply, Result, Routing, Server, Session, Sni),
+        *(Address, Attempts, Auth, Bounce, ConnectOptions, Deferral, Delivery, Ending, Envelope, Headers, Info, Node),
+        *(Outcome, Refusal, NextTry, StoredMessage, Process, Recipient, Reply, Result, Routing, Server, Session, Sni),
     )
 }
 _UNKNOWN = re.compile(r"'(\w+)' object has no attribute '(\w+)'")

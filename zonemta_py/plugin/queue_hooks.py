@@ -8,10 +8,10 @@ import logging
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.spec import HOOKS, Attempts, Bounce, Routing
+from zonemta_py.plugin.spec import HOOKS, Attempts, Bounce, Deferral, NextTry, Routing
 from zonemta_py.plugin.verdicts import Defer, Drop, Reject, Verdict
 from zonemta_py.queue.api import ABOUT, Delivery, QueueRefusal
-from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.hooks import PutOff, Routed
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +28,8 @@ class PluginHooks:
         self.bounces = host.listens("queue_bounce")
         self.releases = host.listens("queue_release")
         self.sends = any(host.listens(hook.name) for hook in HOOKS.values() if hook.process == "sender")
+        self.retries = host.listens("queue_retry")
+        self.defers = host.listens("queue_deferred")
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         asked = envelope.priority or 0
@@ -104,8 +106,27 @@ class PluginHooks:
         except Verdict:
             return  # the host has named and counted it; the message is gone either way
 
+    async def retried(self, message_id: str, zone: str, envelope: Envelope, put_off: PutOff, wait_s: float) -> float:
+        delivery = _delivery(message_id, zone, envelope, put_off)
+        retry = NextTry(wait_s, put_off.reply, put_off.attempts, put_off.first_ms, put_off.kind, put_off.remote)
+        try:
+            await self._host.call("queue_retry", delivery=delivery, retry=retry)
+        except Verdict:
+            return wait_s
+        return retry.wait_s
 
-def _delivery(message_id: str, zone: str, envelope: Envelope, failed: Failed | None = None) -> Delivery:
+    async def deferred(self, message_id: str, zone: str, envelope: Envelope, put_off: PutOff, next_ms: int) -> None:
+        delivery = _delivery(message_id, zone, envelope, put_off)
+        deferral = Deferral(
+            put_off.reply, put_off.attempts, put_off.first_ms, next_ms, put_off.kind, put_off.remote
+        )  # fmt: skip
+        try:
+            await self._host.call("queue_deferred", delivery=delivery, deferral=deferral)
+        except Verdict:
+            return
+
+
+def _delivery(message_id: str, zone: str, envelope: Envelope, failed: Failed | PutOff | None = None) -> Delivery:
     """failed: the one recipient it is about; None: the message."""
     return Delivery(
         lease=0,

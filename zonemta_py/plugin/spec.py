@@ -23,13 +23,18 @@ from zonemta_py.plugin.arguments import (
     CommandHandler,
     Connection,
     ConnectOptions,
+    Deferral,
+    Ending,
     Info,
+    NextTry,
     Node,
     Process,
+    Refusal,
     Routing,
     Server,
     Session,
     Sni,
+    StoredMessage,
     Stream,
 )
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
@@ -42,8 +47,28 @@ if TYPE_CHECKING:
     from zonemta_py.queue.api import Delivery, Result
 
 __all__ = [
-    "HOOKS", "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Hook", "Info",
-    "Node", "Process", "Routing", "Server", "Session", "Sni", "Stream",
+    "HOOKS",
+    "Address",
+    "Attempts",
+    "Auth",
+    "Bounce",
+    "CommandHandler",
+    "ConnectOptions",
+    "Connection",
+    "Deferral",
+    "Ending",
+    "Hook",
+    "Info",
+    "NextTry",
+    "Node",
+    "Process",
+    "Refusal",
+    "Routing",
+    "Server",
+    "Session",
+    "Sni",
+    "StoredMessage",
+    "Stream",
 ]  # fmt: skip
 
 Where = Literal["receiver", "queue", "sender", "any"]
@@ -185,6 +210,36 @@ async def message_queue(envelope: Envelope, info: Info) -> None:
     message."""
 
 
+@hook("receiver", failing="pass")
+async def message_stored(envelope: Envelope, session: Session, stored: StoredMessage) -> None:
+    """The message, or a batch by HTTP, was committed: its id is known, and the client hears so after this.
+
+    Nothing that happens here changes that answer.
+    """
+
+
+@hook("receiver", failing="pass")
+async def message_refused(envelope: Envelope, session: Session, refusal: Refusal) -> None:
+    """A recipient was refused at RCPT, or the message at any later stage, by whomever: for information.
+
+    What was taken for it at RCPT (a quota) is given back here, or in smtp_reset.
+    """
+
+
+@hook("receiver", failing="pass")
+async def smtp_reset(envelope: Envelope, session: Session, why: str) -> None:
+    """A transaction that MAIL had begun is given up without a message: why is "RSET", "EHLO", "STARTTLS", "gone" (the
+    connection ended) or "fault" (of ours, with 451).
+
+    envelope.recipients are those that were accepted so far. The reply to RSET and EHLO goes out after this.
+    """
+
+
+@hook("receiver", failing="pass")
+async def smtp_end(session: Session, ending: Ending) -> None:
+    """A client's connection is over, whoever ended it: for information, once for each of smtp_connect."""
+
+
 @hook("queue", Reject, Defer, Drop)
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
     """For each recipient, once, after the rules have chosen routing.zone: change any field but recipient.
@@ -241,6 +296,19 @@ async def sender_delivered(delivery: Delivery, result: Result) -> None:
 @hook("sender", Reject, Defer, Hold, failing="pass")
 async def sender_response_error(delivery: Delivery, connection: Connection, reply: Reply) -> None:
     """The server refused: raise to replace what that means for us. If a plugin fails, the server's reply stands."""
+
+
+@hook("queue", failing="pass")
+async def queue_retry(delivery: Delivery, retry: NextTry) -> None:
+    """A recipient was put off, and is about to be written down with the time of its next try: change retry.wait_s.
+
+    If a plugin fails, the zone's schedule holds. Runs in the queue process: answer from memory where you can.
+    """
+
+
+@hook("queue", failing="pass")
+async def queue_deferred(delivery: Delivery, deferral: Deferral) -> None:
+    """A recipient was put off, and that is on stable storage, with the time of its next try: for information."""
 
 
 @hook("queue", Drop, failing="pass")

@@ -181,6 +181,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("headers", _texts, "be a dict of texts"),
         _OF_MESSAGE,
     ),
+    "retry": (Rule("wait_s", _seconds, _SECONDS),),
     "address": (
         Rule("address", _or_empty(_address), f"be {_ANY_ADDRESS}, or empty"),
         Rule("parameters", _texts, "be a dict of texts"),

@@ -65,10 +65,13 @@ class Given(NamedTuple):
     generation: int
 
 
+FIRST, HERE = Process("queue"), Path()
+
+
 class Plugged:
     """The plugins of this process; their counts go on when others take their place."""
 
-    def __init__(self, host: Host, process: Process, folder: Path) -> None:
+    def __init__(self, host: Host, process: Process = FIRST, folder: Path = HERE) -> None:
         """folder: the MTA's."""
         self._host, self._process, self._folder = host, process, folder
         self._begun: asyncio.Future[None] | None = None

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.notices.wording import Failed
@@ -28,6 +28,17 @@ class Routed:
     drop: str = ""
 
 
+class PutOff(NamedTuple):
+    """A recipient whose attempt has failed for now. kind: of the reply, "" if none is known."""
+
+    recipient: Recipient
+    reply: Reply
+    attempts: int
+    first_ms: int
+    kind: str
+    remote: str
+
+
 class Hooks(Protocol):
     """The flags say whether any plugin listens; a hook is called only then."""
 
@@ -37,6 +48,8 @@ class Hooks(Protocol):
     releases: bool
     sends: bool
     """Whether a sender's plugins do: they get more of the envelope."""
+    retries: bool
+    defers: bool
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         """queue_route. May raise QueueRefusal: the whole message gets that reply."""
@@ -50,11 +63,17 @@ class Hooks(Protocol):
     async def released(self, message_id: str, zone: str, envelope: Envelope) -> None:
         """queue_release. The message's last recipient has ended."""
 
+    async def retried(self, message_id: str, zone: str, envelope: Envelope, put_off: PutOff, wait_s: float) -> float:
+        """queue_retry. In how many seconds it is tried again."""
+
+    async def deferred(self, message_id: str, zone: str, envelope: Envelope, put_off: PutOff, next_ms: int) -> None:
+        """queue_deferred. next_ms: UNIX time of the next try."""
+
 
 class NoHooks:
     """No plugins."""
 
-    routes = delays = bounces = releases = sends = False
+    routes = delays = bounces = releases = sends = retries = defers = False
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         return routed
@@ -66,4 +85,10 @@ class NoHooks:
         return failed
 
     async def released(self, message_id: str, zone: str, envelope: Envelope) -> None:
+        return None
+
+    async def retried(self, message_id: str, zone: str, envelope: Envelope, put_off: PutOff, wait_s: float) -> float:
+        return wait_s
+
+    async def deferred(self, message_id: str, zone: str, envelope: Envelope, put_off: PutOff, next_ms: int) -> None:
         return None

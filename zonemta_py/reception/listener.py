@@ -77,6 +77,9 @@ class ListenerSettings:
     ) -> None:  # fmt: skip
         self.notes = notes or LogThrottle(log)
         self.listener, self.limits, self.hostname = listener, config.limits, config.server.name
+        self.tells_stored = host.listens("message_stored")
+        self.telling: set[asyncio.Task[None]] = set()
+        """What plugins have yet to be told of sessions."""
         self.submission, self.host, self.gate, self.login, self.clock_ms = submission, host, gate, login, clock_ms
         self.returns = returns if listener.feedback else None
         self.loop, self.turns = asyncio.get_running_loop(), gate.turns

@@ -76,7 +76,7 @@ async def serve(
         for one in serving:
             one.close()
     await retirement.look()  # who has just been accepted is not among the guests yet
-    while len(gate) or any(one.busy for one in serving):
+    while len(gate) or any(one.busy for one in serving) or any(site.telling for site in sites):
         for guest in gate.guests() if retirement.hurried else ():
             if isinstance(guest, ServerSession):
                 guest.leave()

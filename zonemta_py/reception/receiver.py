@@ -17,17 +17,20 @@ from zonemta_py.logs.privacy import UserName
 from zonemta_py.mail.addresses.senders import ANYBODY
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
-from zonemta_py.plugin.arguments import Info, Session
+from zonemta_py.plugin.arguments import Info, Refusal, Session, StoredMessage
 from zonemta_py.plugin.streams import BodyHooks
+from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import Incoming, Receipt
 from zonemta_py.reception.ingest import Ingest
 from zonemta_py.reception.permission import bind
 
 if TYPE_CHECKING:
+    from zonemta_py.plugin.host import Host
     from zonemta_py.reception.listener import ListenerSettings
 
 Fit = Callable[[Envelope], Awaitable[Reply | None]]
 NOBODY = Reply(550, "5.7.1", "No recipient is left for this message")
+UNKNOWN = Reply(554, "5.6.0", "The message cannot be taken as it is")
 
 
 class MessageRefused(Exception):
@@ -48,6 +51,24 @@ def mark(site: ListenerSettings, session: Session, envelope: Envelope) -> None:
         )
         user = UserName(session.user)
         site.notes.warn("unsigned", session.client, message, session.listener, session.client, user)
+
+
+async def tell_stored(host: Host, session: Session, envelope: Envelope, receipt: Receipt) -> None:
+    """It is committed, whatever plugins make of that."""
+    stored = StoredMessage(receipt.id, receipt.accepted, receipt.suppressed, receipt.repeated)
+    await host.call("message_stored", envelope=envelope, session=session, stored=stored)
+
+
+async def tell_refused(
+    host: Host, session: Session, envelope: Envelope, stage: str, refused: Reply | Exception, recipient: str = ""
+) -> None:
+    """refused: the reply, or what was raised for it (`Verdict`, QueueRefusal, MessageRefused)."""
+    if isinstance(refused, Verdict):
+        refusal = Refusal(stage, refused.reply, recipient, refused.plugin, refused.hook)
+    else:
+        reply = refused if isinstance(refused, Reply) else getattr(refused, "reply", UNKNOWN)
+        refusal = Refusal(stage, reply, recipient)
+    await host.call("message_refused", envelope=envelope, session=session, refusal=refusal)
 
 
 class Receiver:
@@ -96,9 +117,12 @@ class Receiver:
         are too long to be sent."""
         last = await self._complete(eightbit, long)
         if self._incoming is None:
-            return await self._site.submission.accept(self.envelope, last)
-        receipt = await self._incoming.accept(self.envelope, last)
-        self._incoming = None
+            receipt = await self._site.submission.accept(self.envelope, last)
+        else:
+            receipt = await self._incoming.accept(self.envelope, last)
+            self._incoming = None
+        if self._site.tells_stored:
+            await tell_stored(self._site.host, self._session, self.envelope, receipt)
         return receipt
 
     async def _complete(self, eightbit: bool, long: bool) -> bytes:

@@ -21,16 +21,16 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Info, Session
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.verdicts import Drop
+from zonemta_py.plugin.verdicts import Drop, Verdict
 from zonemta_py.queue import questions
-from zonemta_py.queue.api import EVERYBODY, Admin, Pull, Receipt, Reception
+from zonemta_py.queue.api import EVERYBODY, Admin, Pull, QueueRefusal, Receipt, Reception, Unanswered
 from zonemta_py.queue.questions.question import NO_CURSOR, A, P, Question
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.permission import bind
 from zonemta_py.reception.pull import NamedQueues
-from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark
+from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark, tell_refused, tell_stored
 from zonemta_py.reception.scope import EVERYTHING, KeyScope
 from zonemta_py.web.api.feedback.webhooks import Fetch, SignedWebhooks
 from zonemta_py.web.api.templates.check import TemplateCheck, TemplateStore
@@ -155,8 +155,12 @@ class RequestContext:
                 return await receiver.accept(decoder.eightbit, decoder.long)
             finally:
                 receiver.abort()
-        except Drop:
+        except Drop as verdict:
+            await self._tell_refused(session, envelope, verdict)
             return DROPPED
+        except (RequestProblem, QueueRefusal, Verdict, MessageRefused) as refused:
+            await self._tell_refused(session, envelope, refused)
+            raise
 
     async def hand_in_batch(self, envelope: Envelope, visit: Visit) -> Receipt:
         """Submits recipients of a campaign. Raises RequestProblem, QueueRefusal, Verdict, MessageRefused."""
@@ -174,9 +178,23 @@ class RequestContext:
             if not envelope.recipients:
                 raise MessageRefused(NOBODY)
             await self.templates.check(envelope, visit.key)
-            return await self.queue.accept(envelope, b"")
-        except Drop:
+            receipt = await self.queue.accept(envelope, b"")
+        except Drop as verdict:
+            await self._tell_refused(session, envelope, verdict)
             return DROPPED
+        except (RequestProblem, QueueRefusal, Verdict, MessageRefused) as refused:
+            await self._tell_refused(session, envelope, refused)
+            raise
+        if self.site.tells_stored:
+            await tell_stored(host, session, envelope, receipt)
+        return receipt
+
+    async def _tell_refused(self, session: Session, envelope: Envelope, refused: Exception) -> None:
+        """Plugins hear that it is not stored, unless that is unknown."""
+        host = self.site.host
+        if host.listens("message_refused") and not isinstance(refused, Unanswered):
+            why = Reply(554, "5.6.0", refused.detail) if isinstance(refused, RequestProblem) else refused
+            await tell_refused(host, session, envelope, "message", why)
 
     async def _show_plugins(self, envelope: Envelope, session: Session) -> None:
         """Fills in the campaign's values, which the queue would only do later, so that plugins see them."""

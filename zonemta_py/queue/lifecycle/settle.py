@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING
 from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.mail import DeliveryRecord
+from zonemta_py.journal.records.mail import POSTPONED, DeliveryRecord
 from zonemta_py.mail.dsn import Kind
-from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, DOUBTFUL, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
+from zonemta_py.queue.hooks import PutOff
 from zonemta_py.queue.lifecycle import classification, in_doubt, notices, observe_answers
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.apply import SettlementWriter
@@ -31,7 +32,7 @@ from zonemta_py.queue.lifecycle.classification import Classification
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.lifecycle.leasing import Leases
 from zonemta_py.queue.lifecycle.notices import Notices
-from zonemta_py.queue.lifecycle.settlement import Row, Settlement, due, record_of, settlement_of
+from zonemta_py.queue.lifecycle.settlement import Row, Settlement, again, due, record_of, settlement_of
 from zonemta_py.queue.suppression.policy import SuppressionPolicy
 from zonemta_py.schedule.batch import Batch, Entry
 
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Rules
 
 log = logging.getLogger(__name__)
+
+PUT_OFF = frozenset((DEFERRED, POSTPONED))
+AGAIN_S_MIN = 1.0
+"""A plugin cannot have a recipient tried again before."""
 
 
 def load(config: Config) -> Rules:
@@ -78,7 +83,7 @@ class Settling:
             self._doubt(lease, result, doubtful, done)
             return
         hooks = self._core.hooks
-        asks = hooks.bounces or hooks.delays
+        asks = hooks.bounces or hooks.delays or hooks.retries
         if asks and (sure := self._sure(lease, result)):
             self._answered(lease, sure, _nothing)
         classifieds = self.classification.judge(lease, result)
@@ -89,7 +94,7 @@ class Settling:
             lease.settling = True
             self._core.schedule.admission.idle.report(lease.batch, result.connection, result.kept)
         settled = partial(self._settled, lease, settlement, result, done)
-        if settlement.notices and asks:
+        if asks and (settlement.notices or (hooks.retries and any(row.verdict == DEFERRED for row in settlement.rows))):
             lease.asking = asyncio.ensure_future(self._ask(settlement, settled, lease.asking))
             self._core.keep(lease.asking)
         elif lease.asking is not None and not result.more:  # it also covers the recipients that plugins are asked about
@@ -122,6 +127,8 @@ class Settling:
         self.apply(settlement)
         done()
         observe_answers.answered(self._core, settlement, result)
+        if self._core.hooks.defers and any(row.verdict in PUT_OFF for row in settlement.rows):
+            self._core.keep(asyncio.ensure_future(self._tell_deferred(settlement)))
 
     def apply(self, settlement: Settlement) -> None:
         """Brings the store up to a record that is stable. Called in the order of the records; also by a replay."""
@@ -229,6 +236,8 @@ class Settling:
     ) -> None:
         """Lets plugins stop or change notices. before: an earlier call for the same lease, which comes first."""
         hooks, message = self._core.hooks, settlement.message
+        if hooks.retries and settlement.lease is not None:
+            await self._ask_retries(settlement, settlement.lease)
         asked: list[tuple[Kind, list[Failed]]] = []
         for kind, failures in settlement.notices:
             envelope = Envelope.from_metadata(message.metadata, [failed.recipient for failed in failures])
@@ -248,6 +257,32 @@ class Settling:
         if before is not None:
             await asyncio.wait([before])
         then()
+
+    async def _ask_retries(self, settlement: Settlement, lease: Lease) -> None:
+        """Lets plugins choose when recipients are tried again."""
+        core, message = self._core, settlement.message
+        for row in settlement.rows:
+            if row.verdict == DEFERRED:
+                envelope, put_off = _put_off(settlement, row)
+                wait_s = max(0.0, (row.due_ms - core.clock.steady_ms()) / 1000)
+                chosen_s = await core.hooks.retried(message.id, settlement.zone, envelope, put_off, wait_s)
+                if chosen_s != wait_s:
+                    again(core, lease, row, max(AGAIN_S_MIN, chosen_s))
+
+    async def _tell_deferred(self, settlement: Settlement) -> None:
+        core, message = self._core, settlement.message
+        for row in settlement.rows:
+            if row.verdict in PUT_OFF:
+                envelope, put_off = _put_off(settlement, row)
+                next_ms = row.due_ms - core.clock.apart_ms()
+                await core.hooks.deferred(message.id, settlement.zone, envelope, put_off, next_ms)
+
+
+def _put_off(settlement: Settlement, row: Row) -> tuple[Envelope, PutOff]:
+    """As plugins see it."""
+    recipient, note = Recipient(row.address, row.note.notify, row.note.orcpt, None, row.note.notes or {}), row.note
+    envelope = Envelope.from_metadata(settlement.message.metadata, [recipient])
+    return envelope, PutOff(recipient, row.reply, note.attempts, note.first_ms, row.kind, settlement.remote)
 
 
 def _nothing() -> None:

@@ -158,6 +158,16 @@ def _judge(
         row.life_h = core.lifetime.life_h(flow_queue, message, row.address, note)
 
 
+def again(core: Core, lease: Lease, row: Row, wait_s: float) -> None:
+    """A recipient that is put off is tried again in so many seconds, as far as its hours and its lifetime allow."""
+    flow_queue, clock = lease.batch.flow_queue, core.clock
+    steady_ms, terms = clock.steady_ms(), core.terms(lease.message, row.note)
+    due_ms = steady_ms + int(wait_s * 1000)
+    due_ms = hours.again_ms(core.config, flow_queue.zone.zone, terms, due_ms, clock.apart_ms())
+    ends_ms = core.lifetime.ends_ms(flow_queue, lease.message, row.address, row.note, steady_ms)
+    row.due_ms = min(due_ms, max(ends_ms, steady_ms + 1000))
+
+
 def delay_s(attempts: int, retry: Retry, random: float) -> float:
     """Seconds until the next try after `attempts` (≥ 1) failed ones (RFC 5321 4.5.4.1); the schedule's last entry
     repeats.

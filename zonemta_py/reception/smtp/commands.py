@@ -11,6 +11,7 @@ long as the address is valid; and a message that has a sender can go to where it
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -26,6 +27,7 @@ from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.reception.feedback.returns import TOO_MUCH, Returns
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.permission import refusal
+from zonemta_py.reception.receiver import tell_refused
 from zonemta_py.reception.smtp import replies
 from zonemta_py.reception.smtp.replies import reply_bytes
 from zonemta_py.reception.smtp.transaction import CameBack, MailTransaction
@@ -47,13 +49,16 @@ class SessionFace(Protocol):
     extended: bool
     may_relay: bool
     revoked: Reply | None
+    telling: asyncio.Task[None] | None
 
     @property
     def site(self) -> ListenerSettings: ...
 
     def greeted(self, name: str, extended: bool) -> None: ...
     def set_protocol(self, smtputf8: bool) -> None: ...
-    def reset(self) -> None: ...
+    def reset(self, why: str) -> None: ...
+    def note_refused(self, reply: Reply, recipient: str) -> None: ...
+    async def told(self, reply: bytes | None) -> bytes | None: ...
     def progressed(self) -> None: ...
     def opening(self) -> str: ...
     def next_transaction_id(self) -> str: ...
@@ -73,7 +78,7 @@ def helo(connection: SessionFace, argument: str) -> bytes | None:
     if not name:
         return connection.refuse(Reply(501, "5.5.4", "Say HELO and your host name"))
     connection.greeted(name, extended=False)
-    return b"250 " + connection.site.hostname.encode() + b"\r\n"
+    return _once_told(connection, b"250 " + connection.site.hostname.encode() + b"\r\n")
 
 
 def ehlo(connection: SessionFace, argument: str) -> bytes | None:
@@ -81,7 +86,14 @@ def ehlo(connection: SessionFace, argument: str) -> bytes | None:
     if not name:
         return connection.refuse(Reply(501, "5.5.4", "Say EHLO and your host name"))
     connection.greeted(name, extended=True)
-    return connection.site.greeting(bool(connection.session.tls), bool(connection.session.user))
+    return _once_told(
+        connection, connection.site.greeting(bool(connection.session.tls), bool(connection.session.user))
+    )  # fmt: skip
+
+
+def _once_told(connection: SessionFace, reply: bytes) -> bytes | None:
+    """What a plugin gives back at the end of a transaction is there for the next one."""
+    return reply if connection.telling is None else connection.wait_for(connection.told(reply))
 
 
 def _greeted(argument: str) -> str:
@@ -190,6 +202,7 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
     try:
         recipient, parameters = parse_rcpt(argument[3:], transaction.envelope.smtputf8)
     except AddressRefused as refused:
+        connection.note_refused(refused.reply, argument[3:].strip())
         return connection.refuse(refused.reply)
     if parameters and not connection.extended:
         return connection.refuse(replies.NO_PARAMETERS_HELO)
@@ -203,6 +216,7 @@ def rcpt(connection: SessionFace, argument: str) -> bytes | None:
 def _came_back(connection: SessionFace, transaction: MailTransaction, found: Ours | Reply) -> bytes | None:
     """An address of ours, or the reply to one that is refused."""
     if isinstance(found, Reply):
+        connection.note_refused(found, "")
         return reply_bytes(found) if found in LATER else connection.refuse(found)
     if found.forward:
         transaction.envelope.smtputf8 |= not found.forward.isascii()
@@ -231,6 +245,7 @@ def _no_relay(connection: SessionFace, transaction: MailTransaction, recipient: 
     client, site = connection.session.client, connection.site
     message = "listener %s, client %s: relaying refused, from <%.80s> to %.80s"
     site.notes.warn("relay", client, message, site.listener.name, client, transaction.envelope.sender, recipient)
+    connection.note_refused(replies.NO_RELAY, recipient)
     wait_s = site.login.fail(client)
     if wait_s:
         return connection.wait_for(connection.refuse_late(replies.NO_RELAY, wait_s))
@@ -244,6 +259,9 @@ async def _ask_rcpt(
     try:
         await connection.site.host.call("smtp_rcpt_to", address=address, session=connection.session)
     except Verdict as verdict:
+        host = connection.site.host
+        if host.listens("message_refused"):
+            await tell_refused(host, connection.session, transaction.seal(), "RCPT", verdict, recipient.address)
         return connection.refuse(verdict.reply)
     recipient.address, recipient.notes = address.address, address.notes
     return _keep(connection, transaction, recipient)
@@ -274,7 +292,9 @@ async def _ask_data(connection: SessionFace, transaction: MailTransaction) -> by
     try:
         await connection.site.host.call("smtp_data", envelope=transaction.envelope, session=connection.session)
     except Verdict as verdict:
-        connection.reset()
+        connection.reset("")
+        if connection.site.host.listens("message_refused"):
+            await tell_refused(connection.site.host, connection.session, transaction.envelope, "DATA", verdict)
         return connection.refuse(verdict.reply)
     return _begin(connection, transaction)
 
@@ -282,8 +302,8 @@ async def _ask_data(connection: SessionFace, transaction: MailTransaction) -> by
 def rset(connection: SessionFace, argument: str) -> bytes | None:
     if argument:
         return connection.refuse(Reply(501, "5.5.4", "RSET takes no argument"))
-    connection.reset()
-    return b"250 2.0.0 OK\r\n"
+    connection.reset("RSET")
+    return _once_told(connection, b"250 2.0.0 OK\r\n")
 
 
 def noop(connection: SessionFace, argument: str) -> bytes | None:

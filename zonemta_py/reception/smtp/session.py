@@ -26,13 +26,14 @@ from zonemta_py.mail.limits import COMMAND_BYTES_MAX
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace, protocol
 from zonemta_py.metrics.report import count
-from zonemta_py.plugin.arguments import Auth, Session
+from zonemta_py.plugin.arguments import Auth, Ending, Refusal, Session
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal, Unanswered
 from zonemta_py.reception import tls
 from zonemta_py.reception.connection_limits import plain_ip
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import TooBusy
+from zonemta_py.reception.receiver import tell_refused
 from zonemta_py.reception.smtp import replies
 from zonemta_py.reception.smtp.authentication import Unusable, credentials
 from zonemta_py.reception.smtp.commands import COMMANDS
@@ -86,7 +87,10 @@ class ServerSession(asyncio.Protocol):
         self._overlong = 0  # bytes of a line that is too long and has not ended
         self._paused = self._choked = self._resting = False  # choked: the client does not read its replies
         self._closing = self._lost = self._eof = self._counted = False
-        self._idle_commands = self._errors = self._transactions = 0
+        self._idle_commands = self._errors = self._transactions = self._messages = self._recipients = 0
+        self._began = 0.0
+        self._last: Reply | None = None
+        self.telling: asyncio.Task[None] | None = None
         self._opening = ""
 
     # --- the connection
@@ -119,7 +123,8 @@ class ServerSession(asyncio.Protocol):
                 return
         if site.listener.tls == "implicit":
             self._under_tls(transport)
-        self._pace.ask(self.loop.time())
+        self._pace.ask(now := self.loop.time())
+        self._began = now
         if self.counts or site.host.listens("smtp_connect"):
             self.wait_for(self.welcome())
         else:
@@ -132,7 +137,8 @@ class ServerSession(asyncio.Protocol):
         self._wake_line()
         self._wake_gone()
         if self._task is None:
-            self.reset()
+            self.reset("gone")
+            self._over()
 
     def eof_received(self) -> bool | None:
         """A client that only stops sending still gets the replies it waits for; under TLS there is no such half."""
@@ -288,7 +294,7 @@ class ServerSession(asyncio.Protocol):
             count("zonemta_smtp_refusals_total", (self.site.listener.name, str(reply.code)))
         self._out.append(reply_bytes(reply))
         self._flush()
-        self._closing = True
+        self._closing, self._last = True, reply
         self._leave_by = self.loop.time() + _LEAVING_S_MAX
         self.transport.close()
 
@@ -320,11 +326,12 @@ class ServerSession(asyncio.Protocol):
             if from_outside(error):
                 raise
             log.exception("session %s, client %s: a command failed", self.session.id, self.session.client)
-            self.reset()
+            self.reset("fault")
             reply = reply_bytes(replies.OWN_FAULT)
         self._task = None
         if self._lost:
-            self.reset()
+            self.reset("gone")
+            self._over()
             return
         if reply:
             self._out.append(reply)
@@ -349,15 +356,20 @@ class ServerSession(asyncio.Protocol):
             self.transaction = None
             raise ConnectionAbortedError(f"hung up without an answer: {error.reply.text}") from None
         self.transaction = None
-        if not reply.positive:
+        positive, host = reply.positive, self.site.host
+        if (not positive or transaction.why is not None) and host.listens("message_refused"):
+            await tell_refused(host, self.session, transaction.envelope, "message", transaction.why or reply)
+        if not positive:
             return self.refuse(reply)
+        self._messages += 1
+        self._recipients += transaction.rcpts
         self._idle_commands = 0  # a client that submits mail may stay as long as it likes
         return reply_bytes(reply)
 
     # --- state of the session
 
     def greeted(self, name: str, extended: bool) -> None:
-        self.reset()
+        self.reset("EHLO")
         self.session.helo, self.extended, self._opening = name, extended, ""
         self.set_protocol(False)
 
@@ -377,11 +389,52 @@ class ServerSession(asyncio.Protocol):
         if self.transaction is None and self._task is None and not self._closing:
             self.hang_up(replies.STOPPING)
 
-    def reset(self) -> None:
-        """Drops the transaction; its recipients count as idle commands."""
-        if self.transaction is not None:
-            self.transaction.abort()
+    def reset(self, why: str) -> None:
+        """Drops the transaction; its recipients count as idle commands. why: as of `smtp_reset`; "": it has been told
+        otherwise."""
+        transaction = self.transaction
+        if transaction is not None:
+            transaction.abort()
             self.transaction = None
+            if why and self.site.host.listens("smtp_reset"):
+                self._tell("smtp_reset", envelope=transaction.seal(), session=self.session, why=why)
+
+    # --- what plugins are told
+
+    def _tell(self, hook: str, **arguments: Any) -> None:
+        """In order, while the session goes on, or is over."""
+        before = self.telling
+
+        async def tell() -> None:
+            if before is not None:
+                await before
+            await self.site.host.call(hook, **arguments)
+
+        self.telling = self.loop.create_task(tell())
+        self.site.telling.add(self.telling)
+        self.telling.add_done_callback(self.site.telling.discard)
+
+    async def told(self, reply: bytes | None) -> bytes | None:
+        """The reply, once plugins have heard what it is about."""
+        telling, self.telling = self.telling, None
+        if telling is not None:
+            await telling
+        return reply
+
+    def note_refused(self, reply: Reply, recipient: str) -> None:
+        """A recipient that the server itself refuses."""
+        if self.transaction is not None and self.site.host.listens("message_refused"):
+            refusal = Refusal("RCPT", reply, recipient)
+            self._tell("message_refused", envelope=self.transaction.seal(), session=self.session, refusal=refusal)
+
+    def _over(self) -> None:
+        """Plugins hear once how the connection ended."""
+        if self._began and self.site.host.listens("smtp_end"):
+            last, seconds = self._last, self.loop.time() - self._began
+            self._began = 0.0
+            why = "gone" if last is None else "quit" if last.code == 221 else "closed"
+            ending = Ending(why, last, self._messages, self._recipients, self._errors, seconds)
+            self._tell("smtp_end", session=self.session, ending=ending)
 
     def opening(self) -> str:
         """The Received field up to its id; the same for all messages until the session changes."""
@@ -468,7 +521,7 @@ class ServerSession(asyncio.Protocol):
             raise ConnectionAbortedError(f"no TLS: {error.strerror or error}") from None
         self.transport = transport
         self._under_tls(transport)
-        self.reset()
+        self.reset("STARTTLS")
         self.session.helo, self.extended, self._opening = "", False, ""
 
     def _under_tls(self, transport: Any) -> None:

@@ -83,6 +83,7 @@ class MailTransaction:
         "envelope",
         "rcpts",
         "recipients",
+        "why",
     )
 
     def __init__(
@@ -105,6 +106,8 @@ class MailTransaction:
         self.endless = False
         self.decoder: Decoder | None = None
         self._receiver: Receiver | None = None
+        self.why: Exception | None = None
+        """What refused the message, beside what is wrong with it."""
         self.back: CameBack | None = None
 
     def seal(self) -> Envelope:
@@ -147,7 +150,7 @@ class MailTransaction:
         try:
             await self._receiver.pump()
         except (QueueRefusal, Verdict) as refusal:
-            self._refuse(refusal.reply)
+            self._refuse(refusal)
 
     async def commit(self) -> Reply:
         """DATA is complete: the reply after the dot. Raises Unanswered: the result is unknown."""
@@ -163,7 +166,7 @@ class MailTransaction:
         except Unanswered:
             raise
         except (QueueRefusal, Verdict, MessageRefused) as refusal:
-            self._refuse(refusal.reply)
+            self._refuse(refusal)
         finally:
             self._let_go()
         return self.decoder.refusal or Reply(451, "4.3.0", "Local error, try again later")
@@ -182,7 +185,8 @@ class MailTransaction:
         if self.back is not None:
             self.back.leave()
 
-    def _refuse(self, reply: Reply) -> None:
+    def _refuse(self, why: QueueRefusal | Verdict | MessageRefused) -> None:
         assert self.decoder is not None
-        self.decoder.refusal = reply  # it keeps looking for the end of DATA, and stores nothing
+        self.why = why
+        self.decoder.refusal = why.reply  # it keeps looking for the end of DATA, and stores nothing
         self.abort()
