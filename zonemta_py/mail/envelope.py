@@ -27,15 +27,26 @@ class Notify(IntFlag):
 class Recipient:
     """One RCPT TO: address as given (domain lower-cased), NOTIFY flags and ORCPT ("rfc822;user@example.com").
 
-    values: of a merged message: what its template is filled with, one for each of `Envelope.columns`; else None. notes:
-    what plugins keep with it (`mail.notes`).
+    values: of a merged message: what its template is filled with, one for each of `Envelope.columns`; else None. noted:
+    its notes, if there may be any.
     """
 
     address: str
     notify: int = 0
     orcpt: str | None = None
     values: list[str] | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
+    noted: dict[str, Any] | None = None
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What plugins keep with it (`mail.notes`)."""
+        if self.noted is None:
+            self.noted = {}
+        return self.noted
+
+    @notes.setter
+    def notes(self, notes: dict[str, Any]) -> None:
+        self.noted = notes
 
     @property
     def domain(self) -> str:
@@ -44,8 +55,8 @@ class Recipient:
 
     def to_wire(self) -> list[Any]:
         row = [self.address, self.notify, self.orcpt]
-        if self.notes:
-            return [*row, self.values, self.notes]
+        if self.noted:
+            return [*row, self.values, self.noted]
         return row if self.values is None else [*row, self.values]
 
     @classmethod
@@ -162,7 +173,7 @@ class Envelope:
 
     def to_wire(self) -> list[Any]:
         rows = [
-            [r.address, r.notify, r.orcpt] if r.values is None and not r.notes else r.to_wire() for r in self.recipients
+            [r.address, r.notify, r.orcpt] if r.values is None and not r.noted else r.to_wire() for r in self.recipients
         ]
         return [self.metadata(), rows]
 

@@ -65,7 +65,7 @@ class NotesBefore:
 
     def __init__(self, message: dict[str, Any], people: Sequence[Recipient]) -> None:
         self._message = {name: json.dumps(value) for name, value in message.items()}
-        self._people = [json.dumps(one.notes) if one.notes else "" for one in people]
+        self._people = [json.dumps(one.noted) if one.noted else "" for one in people]
 
     def changes(self, message: dict[str, Any], people: Sequence[Recipient]) -> NoteChanges | None:
         """None: there are none."""
@@ -73,8 +73,8 @@ class NotesBefore:
         set_ = {name: value for name, value in message.items() if known.get(name) != json.dumps(value)}
         gone = [name for name in known if name not in message]
         theirs = {
-            index: one.notes
+            index: one.noted or {}
             for index, (one, before) in enumerate(zip(people, self._people, strict=True))
-            if (json.dumps(one.notes) if one.notes else "") != before
+            if (json.dumps(one.noted) if one.noted else "") != before
         }
         return NoteChanges(set_, gone, theirs) if set_ or gone or theirs else None

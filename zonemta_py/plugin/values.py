@@ -88,9 +88,14 @@ def _one_of(*words: str) -> Test:
     return lambda value: isinstance(value, str) and value in words
 
 
+def _noted(one: Recipient) -> bool:
+    return one.noted is None or _recipient_notes(one.noted)
+
+
 def _recipients(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, Recipient) and _address(one.address) and _recipient_notes(one.notes) for one in value
+        isinstance(one, Recipient) and _address(one.address) and (not one.noted or _recipient_notes(one.noted))
+        for one in value
     )
 
 
@@ -254,8 +259,8 @@ def _copied(value: Any) -> Any:
     return {**value} if type(value) is dict else value
 
 
-def _known(one: Recipient) -> tuple[Recipient, str, dict[str, Any]]:
-    return one, one.address, {**one.notes} if one.notes else {}
+def _known(one: Recipient) -> tuple[Recipient, str, dict[str, Any] | None]:
+    return one, one.address, {**one.noted} if one.noted else None
 
 
 def wrong(known: Before) -> str:
@@ -276,7 +281,7 @@ def _is_fit(rule: Rule, old: Any, new: Any) -> bool:
     if rule.field == "recipients" and type(new) is list:
         known = {id(one[0]): one[1] for one in old if type(one) is tuple}
         changed = [one for one in new if known.get(id(one), ...) != getattr(one, "address", None)]
-        return rule.test(changed) and all(_recipient_notes(one.notes) for one in new)
+        return rule.test(changed) and all(map(_noted, new))
     if rule.field == "notes":  # what is in them may have been changed
         return rule.test(new)
     return (type(new) is type(old) and bool(new == old)) or rule.test(new)
@@ -289,7 +294,7 @@ def put_back(known: Before) -> None:
             if type(old) is list:
                 for one in old:
                     if type(one) is tuple and type(one[0]) is Recipient:
-                        one[0].address, one[0].notes = one[1:]
+                        one[0].address, one[0].noted = one[1:]
                 old = [one[0] if type(one) is tuple else one for one in old]
             setattr(argument, rule.field, old)
 

@@ -79,7 +79,7 @@ _values = attrgetter(*_FIELDS)
 def delivery_row(delivery: Delivery) -> list[Any]:
     row = [*_values(delivery)]
     row[_RECIPIENTS] = [
-        [r.address, r.notify, r.orcpt, None, r.notes] if r.notes else [r.address, r.notify, r.orcpt]
+        [r.address, r.notify, r.orcpt, None, r.noted] if r.noted else [r.address, r.notify, r.orcpt]
         for r in delivery.recipients
     ]
     return row

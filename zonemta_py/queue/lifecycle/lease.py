@@ -188,9 +188,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
 
 def _recipient(entry: Entry) -> Recipient:
     note = entry.note
-    if note.notes:
-        return Recipient(entry.address, note.notify, note.orcpt, None, note.notes)
-    return Recipient(entry.address, note.notify, note.orcpt)
+    return Recipient(entry.address, note.notify, note.orcpt, None, note.notes)
 
 
 def _template(core: Core, campaign: str, metadata: dict[str, Any]) -> str:
@@ -205,7 +203,7 @@ def _merged(core: Core, batch: Batch, entry: Entry) -> Recipient:
     campaign = core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
     note = entry.note
     quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
-    return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt, None, note.notes or {})
+    return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt, None, note.notes)
 
 
 def _domain(batch: Batch) -> str:

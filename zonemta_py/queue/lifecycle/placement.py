@@ -56,7 +56,7 @@ def place(
         domain = address[address.rfind("@") + 1 :]
         way = one.zone, domain
         alike = not (timed or one.routing or one.delay_s or recipient.notify or recipient.orcpt or recipient.values)
-        alike = alike and not recipient.notes
+        alike = alike and not recipient.noted
         like = ways.get(way) if alike else None
         if like is None:
             row = _place(core, message_id, one, envelope, now_ms, apart_ms, counted, domain)
@@ -82,11 +82,11 @@ def _place(
         flow = flow_text(priority, envelope.tenant or "", envelope.campaign or "")
     note, deadline_ms = PLAIN, envelope.deadline_ms and envelope.deadline_ms + apart_ms
     if recipient.notify or recipient.orcpt is not None or routed.routing or flow or deadline_ms or counted or (
-        recipient.values is not None or recipient.notes
+        recipient.values is not None or recipient.noted
     ):  # fmt: skip
         note = Note(
             recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
-            values=recipient.values, counted=counted, notes=recipient.notes or None,
+            values=recipient.values, counted=counted, notes=recipient.noted or None,
         )  # fmt: skip
     wait_s = routed.delay_s
     timed = recipient.values is not None and envelope.campaign in core.campaigns.timed

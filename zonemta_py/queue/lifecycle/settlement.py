@@ -204,7 +204,7 @@ def due(config: Config, settlement: Settlement) -> list[tuple[Kind, list[Failed]
         else:
             continue
         until_ms = settlement.message.created_ms + int((row.life_h or life_h) * 3_600_000)
-        recipient = Recipient(row.address, row.note.notify, row.note.orcpt, None, row.note.notes or {})
+        recipient = Recipient(row.address, row.note.notify, row.note.orcpt, None, row.note.notes)
         remote = settlement.remote if row.stage != "queue" else ""  # there the words are ours, whoever was asked
         kinds.setdefault(kind, []).append(
             Failed(recipient, row.reply, remote, row.note.attempts, row.note.last_ms, until_ms, row.kind)
