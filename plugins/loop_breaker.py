@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from zonemta_py.plugin import Envelope, Headers, PluginApi, Reject, Routing
 
 NOTE = "loop_breaker"
-"""Where `envelope.notes` has the recipients that have had the message."""
+"""In the notes of a recipient that has had the message."""
 MARKS_READ_MAX = 100
 """Marks whose signature is computed, in one message."""
 
@@ -77,19 +77,19 @@ async def message_headers(envelope: Envelope, headers: Headers) -> None:
     headers.prepend(_options.field, mark)
 
 
-async def queue_route(envelope: Envelope, routing: Routing) -> None:
+async def queue_route(routing: Routing) -> None:
     """Bounces a recipient that has had the message."""
-    if routing.recipient in envelope.notes.get(NOTE, ()):
+    if routing.notes.get(NOTE):
         raise _loop("delivered_to", "a Delivered-To field names this recipient")
 
 
 def _look_for_recipients(envelope: Envelope, headers: Headers) -> None:
     had = {one.strip("<> ").lower() for one in headers.all("Delivered-To")}
-    looping = [one.address for one in envelope.recipients if one.address.lower() in had]
+    looping = [one for one in envelope.recipients if one.address.lower() in had]
     if looping and len(looping) == len(envelope.recipients):
         raise _loop("delivered_to", "a Delivered-To field names its recipient")
-    if looping:
-        envelope.notes[NOTE] = looping
+    for one in looping:
+        one.notes[NOTE] = True
 
 
 def _loop(kind: str, reason: str) -> Reject:

@@ -58,12 +58,12 @@ from zonemta_py.plugin import (
 )
 
 NOTE = "milter"
-"""Where `envelope.notes` has what is to be done when the message is sent."""
+"""In the notes of a message: what is to be done when it is sent; of a recipient: why a filter has refused it."""
 PACKET_BYTES_MAX = 65_535
 """Of a header field or a piece of the body."""
 ANSWER_BYTES_MAX = 262_144
-CHANGES_MAX, CHANGES_BYTES_MAX = 100, 65_536
-"""Of all filters, for one message."""
+CHANGES_MAX, CHANGES_BYTES_MAX = 50, 5_000
+"""Of all filters, for one message: they are among its notes until it is sent."""
 
 _VERSION, _VERSION_WITH_DATA = 6, 4
 _ADD, _CHANGE_BODY, _ADD_RECIPIENT, _REMOVE_RECIPIENT, _CHANGE, _QUARANTINE, _CHANGE_SENDER, _ADD_WITH_PARAMETERS = (
@@ -177,10 +177,9 @@ async def message_store(envelope: Envelope, stream: Stream) -> None:
     _conclude(envelope, [one for one in filters if not one.failed])
 
 
-async def queue_route(envelope: Envelope, routing: Routing) -> None:
+async def queue_route(routing: Routing) -> None:
     """Bounces a recipient that a filter has refused."""
-    refused = envelope.notes.get(NOTE, {}).get("refused", {}).get(routing.recipient)
-    if refused:
+    if refused := routing.notes.get(NOTE):
         raise Reject(refused[0], refused[1])
 
 
@@ -405,7 +404,10 @@ def _conclude(envelope: Envelope, filters: list[_Dialogue]) -> None:
     if refused and all(one.address in refused for one in recipients):
         code, text = next(iter(refused.values()))
         raise Reject(code, text)
-    note = {"changes": changes, "refused": refused, "hold": next((one.hold for one in filters if one.hold), "")}
+    for recipient in envelope.recipients:
+        if recipient.address in refused:
+            recipient.notes[NOTE] = refused[recipient.address]
+    note = {"changes": changes, "hold": next((one.hold for one in filters if one.hold), "")}
     if any(note.values()):
         envelope.notes[NOTE] = {name: value for name, value in note.items() if value}
 
@@ -462,7 +464,7 @@ def _words(text: str) -> bytes:
 def _texts(data: bytes, count: int) -> list[str]:
     """The first texts of a packet, each of which ends with a zero byte."""
     parts = data.split(b"\0")[:count]
-    return [one.decode("utf-8", "surrogateescape") for one in (*parts, *[b""] * (count - len(parts)))]
+    return [one.decode("utf-8", "replace") for one in (*parts, *[b""] * (count - len(parts)))]
 
 
 def _folded(value: str) -> str:

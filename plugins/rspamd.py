@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import AsyncIterator
 from typing import Any, Literal
@@ -40,12 +41,12 @@ HELD_BYTES_MAX = 262_144
 """Of a message in memory; longer ones are sent on as they arrive."""
 ANSWER_BYTES_MAX = 1_048_576
 RECIPIENTS_MAX = 100
-SYMBOLS_MAX = 50
+SYMBOLS_MAX = 40
 NOTE = "rspamd"
 """Where `envelope.notes` has the judgement."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
-_SYMBOL = re.compile(r"[!-~]{1,100}")
+_SYMBOL = re.compile(r"[!-~]{1,60}")
 _SPAM = frozenset(("add header", "rewrite subject", "quarantine", "reject"))
 
 
@@ -183,10 +184,13 @@ async def _asked(envelope: Envelope, session: str, stream: Stream) -> dict[str, 
         raise RspamdFailed(f"it answers {response.status_code} {bytes(answer[:100])!r}")
     try:
         found = json.loads(answer)
+        score, required = float(found["score"]), float(found["required_score"])
+        if not (math.isfinite(score) and math.isfinite(required)):
+            raise ValueError(score, required)
         return {
-            "action": str(found["action"]),
-            "score": float(found["score"]),
-            "required": float(found["required_score"]),
+            "action": str(found["action"])[:40],
+            "score": score,
+            "required": required,
             "symbols": [name for name in found.get("symbols", {}) if _SYMBOL.fullmatch(name)][:SYMBOLS_MAX],
             "text": str(found.get("messages", {}).get("smtp_message", "")),
         }

@@ -74,9 +74,10 @@ async def test_who_has_had_it_is_named_in_delivered_to() -> None:
         await passed(host, Headers.parse(section))
     both = envelope("bob@b.test", "carl@b.test")
     await passed(host, Headers.parse(section), both)
-    await host.call("queue_route", envelope=both, routing=Routing("carl@b.test", "default"))
+    bob, carl = (Routing(one.address, "default", notes=one.notes) for one in both.recipients)
+    await host.call("queue_route", envelope=both, routing=carl)
     with pytest.raises(Reject, match=r"5\.4\.6"):
-        await host.call("queue_route", envelope=both, routing=Routing("bob@b.test", "default"))
+        await host.call("queue_route", envelope=both, routing=bob)
     await passed(load(delivered_to=False), Headers.parse(section))
 
 

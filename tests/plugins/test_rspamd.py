@@ -152,6 +152,7 @@ WRONG = {
     "no judgement": reply(b'{"error": "x"}'),
     "a list": reply(b"[]"),
     "no number": reply(b'{"action": "reject", "score": "much", "required_score": 5}'),
+    "infinite": reply(b'{"action": "add header", "score": Infinity, "required_score": 5}'),
     "another status": reply(b"wrong password", b"403 Forbidden"),
     "nothing": b"",
     "no HTTP": b"220 smtp\r\n",
