@@ -253,7 +253,7 @@ def _connection(dn: str, password: str, end: float) -> Any:
     tls = None
     if secure:
         file = str(_options.ca_file.expanduser()) if _options.ca_file else None
-        tls = ldap3.Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=file, valid_names=[url.hostname])
+        tls = ldap3.Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=file, valid_names=[url.hostname], sni=url.hostname)
     server = ldap3.Server(
         url.hostname, port=url.port or (636 if url.scheme == "ldaps" else 389), use_ssl=url.scheme == "ldaps", tls=tls,
         get_info=ldap3.NONE, connect_timeout=left,
