@@ -1,4 +1,4 @@
-"""Refuses, discards, takes out or sets aside attachments by type, name and size, while the message arrives.
+"""Refuses, discards, holds, marks or takes out attachments by type, name and size, while the message arrives.
 
     [plugins]
     enabled = ["attachment_policy"]
@@ -16,10 +16,16 @@
     action = "zone"
     zone = "slow"
 
+    [[plugins.options.attachment_policy.rules]]
+    name = "archives"
+    types = ["application/zip"]
+    action = "hold"
+
 The first rule that matches a part decides. A part matches if one of `types` or `extensions` does (all parts, if a rule
 names neither), and its content is larger than `larger_than` bytes. Nothing is kept: sizes are counted as the bytes
 pass, and a message with a part that is too large is refused as soon as it is. What "remove" takes out is replaced by a
 text that says so; in signed or encrypted mail, where that would break the signature, the message is refused instead.
+Held mail goes out when an operator releases it (`zonemta queue release`).
 Names are those that the parts have; archives and attached messages are not looked into. The plugin asks nobody, so
 nothing can be down.
 """
@@ -34,7 +40,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from zonemta_py.plugin import Drop, Envelope, Node, PluginApi, Reject, Stream, encoded
+from zonemta_py.plugin import Delivery, Drop, Envelope, Headers, Hold, Node, PluginApi, Reject, Stream, encoded
+
+NOTE = "attachment_policy"
+"""In the notes of a message: which rules hold or mark it."""
+NOTED_MAX = 20
 
 FIELD_CHARACTERS_MAX = 2_000
 """Of a Content-Type that are read for a second file name."""
@@ -52,17 +62,18 @@ class AttachmentRule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    name: str = ""
-    """Name in counters; empty: its number, from 1."""
+    name: str = Field("", max_length=100, pattern=r"[^\x00-\x1f\x7f]*")
+    """Name in counters, and for operators; empty: its number, from 1."""
     types: list[str] = []
     """Content types, such as application/zip or video/*."""
     extensions: list[str] = []
     """Ends of file names, without the dot: exe, tar.gz."""
     larger_than: int = Field(0, ge=0)
     """Bytes of the content, decoded, above which the rule matches; 0: whatever its size. Of quoted-printable, about."""
-    action: Literal["reject", "drop", "remove", "zone", "accept"] = "reject"
-    """reject: refuse the message. drop: accept it and send nothing. remove: send it without the part. zone: send it
-    through `zone`, which may be suspended until somebody has looked. accept: rules below are not asked for the part."""
+    action: Literal["reject", "drop", "hold", "mark", "remove", "zone", "accept"] = "reject"
+    """reject: refuse the message. drop: accept it and send nothing. hold: until an operator releases it. mark: a header
+    field says which rule it was. remove: send it without the part. zone: send the message through `zone`. accept: rules
+    below are not asked about the part."""
     reply: str = "550 5.7.1 Attachments of this kind are not sent from here"
     """What the client is told: code and text."""
     zone: str = ""
@@ -120,12 +131,14 @@ class Options(BaseModel):
 
     rules: list[AttachmentRule] = Field(min_length=1)
     """Asked in their order."""
+    mark_field: str = Field("X-Attachment-Policy", pattern=r"[!-9;-~]+")
+    """Field with the names of the rules that mark a message."""
 
 
 def setup(api: PluginApi, options: Options) -> None:
     """Numbers the rules."""
-    global _api, _rules
-    _api, _rules = api, options.rules
+    global _api, _rules, _mark_field
+    _api, _rules, _mark_field = api, options.rules, options.mark_field
     for number, rule in enumerate(_rules, 1):
         rule.name = rule.name or str(number)
         if rule.zone and api.zones and rule.zone not in api.zones:
@@ -134,6 +147,7 @@ def setup(api: PluginApi, options: Options) -> None:
 
 _api: PluginApi
 _rules: list[AttachmentRule]
+_mark_field: str
 
 
 async def message_rewrite(envelope: Envelope, node: Node, stream: Stream) -> AsyncIterator[bytes] | None:
@@ -151,6 +165,16 @@ async def message_rewrite(envelope: Envelope, node: Node, stream: Stream) -> Asy
             break
         sized.append(rule)
     return _measured(sized, envelope, node, stream) if sized else None
+
+
+async def sender_headers(delivery: Delivery, headers: Headers) -> None:
+    """Holds, once; else marks."""
+    noted = delivery.notes.get(NOTE, ())
+    for action, name in noted:
+        if action == "hold" and not any(delivery.attempts):
+            raise Hold(f"attachment policy, rule {name}")
+    if marks := [name for action, name in noted if action == "mark"]:
+        headers.replace(_mark_field, ", ".join(marks))
 
 
 def _decide(rule: AttachmentRule, envelope: Envelope, node: Node, stream: Stream) -> AsyncIterator[bytes] | None:
@@ -177,6 +201,10 @@ def _judge(rule: AttachmentRule, envelope: Envelope) -> None:
         raise Drop(f"attachment policy, rule {rule.name}")
     if rule.action == "zone":
         envelope.sending_zone = rule.zone
+    if rule.action in ("hold", "mark"):
+        noted = envelope.notes.get(NOTE, [])
+        if [rule.action, rule.name] not in noted and len(noted) < NOTED_MAX:
+            envelope.notes[NOTE] = [*noted, [rule.action, rule.name]]
 
 
 async def _instead(text: str, stream: Stream) -> AsyncIterator[bytes]:

@@ -18,10 +18,10 @@ sender and zone.
     name = "X-Mailer"
     action = "remove"
 
-All conditions of a field must hold. A field that asks for what only reception knows (users, {origin}, {user}, {helo})
-is set there and stored with the message; all others are set when a message is sent, before it is signed, in mail of
-campaigns too, which has no reception of its own. Where something that a value names is not known ({user} of mail
-without login), the field is not set, and with "replace" one that the client has written is removed all the same.
+All conditions of a field must hold. Fields are set when a message is sent, before it is signed, in mail of campaigns
+too; one with {helo}, which only reception knows, is set there and stored with the message. Where something that a value
+names is not known ({user} of mail without login), the field is not set, and with "replace" one that the client has
+written is removed all the same. The plugin asks nobody, so nothing can be down.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from zonemta_py.plugin import Delivery, Envelope, Headers, PluginApi
 VALUE_CHARACTERS_MAX = 900
 """Of a value that is filled in."""
 
-_RECEPTION = frozenset(("origin", "helo", "user"))
+_RECEPTION = frozenset(("helo",))
 _SENDING = frozenset(("zone", "recipient", "id"))
+_BOTH = frozenset(("origin", "user", "sender"))
 _NAME = re.compile(r"[!-9;-~]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
@@ -73,7 +74,7 @@ class HeaderField(BaseModel):
     @field_validator("value")
     @classmethod
     def _check_value(cls, value: str, info: ValidationInfo) -> str:
-        known = sorted({*_RECEPTION, *_SENDING, "sender"})
+        known = sorted(_RECEPTION | _SENDING | _BOTH)
         try:
             parts = list(string.Formatter().parse(value))
         except ValueError as error:
@@ -99,7 +100,7 @@ class HeaderField(BaseModel):
     @property
     def received(self) -> list[str]:
         """What it needs that only reception knows."""
-        return [*(["users"] if self.users else []), *sorted(self._words & _RECEPTION)]
+        return sorted(self._words & _RECEPTION)
 
     @property
     def sent(self) -> list[str]:
@@ -171,7 +172,10 @@ async def sender_headers(delivery: Delivery, headers: Headers) -> None:
     """All others, for one recipient."""
     if _sent:
         recipient = delivery.recipients[0].address if delivery.recipients else ""
-        known = {"sender": delivery.sender, "zone": delivery.zone, "recipient": recipient, "id": delivery.id}
+        known = {
+            "origin": delivery.origin, "user": delivery.user or "", "sender": delivery.sender, "zone": delivery.zone,
+            "recipient": recipient, "id": delivery.id,
+        }  # fmt: skip
         for field in _sent:
             if field.apply(headers, known):
                 _api.count("set", label=field.name)

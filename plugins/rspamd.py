@@ -29,7 +29,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal
 
 import httpx
@@ -60,7 +60,7 @@ class Options(BaseModel):
     password: SecretStr = SecretStr("")
     """rspamd's, if it asks for one."""
     timeout_s: float = Field(4, gt=0)
-    """For connecting, each write, and the answer after the last byte; below plugins.timeout_s."""
+    """For whatever it is waited for between two pieces of a message, and after the last; below plugins.timeout_s."""
     failing: Literal["open", "closed"] = "closed"
     """open: mail goes on without a judgement; closed: it is deferred."""
     bytes_max: int = Field(20_000_000, gt=0)
@@ -168,13 +168,14 @@ async def _asked(envelope: Envelope, session: str, stream: Stream) -> dict[str, 
     """rspamd's answer, checked. Raises _TooLarge, RspamdFailed, and what httpx raises."""
     async with asyncio.timeout(None) as timer:
 
-        def begin_to_wait() -> None:
-            timer.reschedule(asyncio.get_running_loop().time() + _options.timeout_s)
+        def wait(for_rspamd: bool) -> None:
+            """From now on, and not for the client."""
+            end = asyncio.get_running_loop().time() + _options.timeout_s
+            timer.reschedule(end if for_rspamd else None)
 
-        content = await _content(stream, begin_to_wait)
+        content = await _content(stream, wait)
         url, asks = f"{_options.url}/checkv2", _metadata(envelope, session)
         async with _connected().stream("POST", url, headers=asks, content=content) as response:
-            begin_to_wait()
             answer = bytearray()
             async for block in response.aiter_bytes():
                 answer += block
@@ -198,30 +199,35 @@ async def _asked(envelope: Envelope, session: str, stream: Stream) -> dict[str, 
         raise RspamdFailed(f"it answers what is not a judgement: {bytes(answer[:100])!r}") from None
 
 
-async def _content(stream: Stream, ended: Any) -> bytes | AsyncIterator[bytes]:
-    """The message, if it is short; else its blocks as they come. ended: called after the last one."""
+async def _content(stream: Stream, wait: Callable[[bool], None]) -> bytes | AsyncIterator[bytes]:
+    """The message, if it is short; else its blocks as they come. wait: for rspamd, or not."""
     held = bytearray()
     async for block in stream:
         held += block
         if len(held) > HELD_BYTES_MAX:
-            return _blocks(bytes(held), stream, ended)
+            wait(True)
+            return _blocks(bytes(held), stream, wait)
     if len(held) > _options.bytes_max:
         raise _TooLarge
-    ended()
+    wait(True)
     return bytes(held)
 
 
-async def _blocks(first: bytes, stream: Stream, ended: Any) -> AsyncIterator[bytes]:
+async def _blocks(first: bytes, stream: Stream, wait: Callable[[bool], None]) -> AsyncIterator[bytes]:
     size = len(first)
     if size > _options.bytes_max:
         raise _TooLarge
     yield first
-    async for block in stream:
+    while True:
+        wait(False)
+        block = await anext(stream, b"")
+        wait(True)
+        if not block:
+            return
         size += len(block)
         if size > _options.bytes_max:
             raise _TooLarge
         yield block
-    ended()
 
 
 def _metadata(envelope: Envelope, session: str) -> list[tuple[bytes, bytes]]:
@@ -240,8 +246,7 @@ def _connected() -> httpx.AsyncClient:
     global _client
     if _client is None:
         limits = httpx.Limits(max_connections=_options.connections, keepalive_expiry=30)
-        timeout = httpx.Timeout(_options.timeout_s, read=None)  # reading waits for the client's bytes, too
-        _client = httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False, follow_redirects=False)
+        _client = httpx.AsyncClient(limits=limits, timeout=None, trust_env=False, follow_redirects=False)
     return _client
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Config, Plugins
-from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.headers import Headers
+from zonemta_py.plugin import Delivery, Hold
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.testing import received
 from zonemta_py.plugin.verdicts import Drop, Reject
@@ -120,6 +122,25 @@ async def test_nothing_is_taken_out_of_signed_mail() -> None:
     signed = message().replace(b"multipart/mixed", b"multipart/signed")
     with pytest.raises(Reject):
         await received(load({"extensions": ["exe"], "action": "remove"}), signed)
+
+
+async def test_mail_that_is_held_and_marked() -> None:
+    """Held once: an attempt after the first is one after its release."""
+    host = load(
+        {"name": "zip", "types": ["application/zip"], "action": "hold"}, {"extensions": ["txt"], "action": "mark"}
+    )
+    envelope = Envelope("ann@a.test", [Recipient("b@b.test")])
+    made = message("a.txt")
+    assert await received(host, made, envelope) == made
+    assert await received(host, message("a.bin", kind="application/zip"), envelope)
+    delivery = Delivery(1, "m", "default", "b.test", "ann@a.test", envelope.recipients, 9, 1, attempts=[0])
+    delivery.notes = envelope.notes
+    headers = Headers.parse(b"X-Attachment-Policy: none\r\n")
+    with pytest.raises(Hold, match="rule zip"):
+        await host.call("sender_headers", delivery=delivery, headers=headers)
+    delivery.attempts = [1]
+    await host.call("sender_headers", delivery=delivery, headers=headers)
+    assert headers.build() == b"X-Attachment-Policy: 2\r\n"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin import Delivery
 from zonemta_py.plugin.host import Host, PluginError
 
+ABOUT = {"user": "ann", "origin": "192.0.2.7"}
 ENVELOPE = Envelope("ann@a.test", [], origin="192.0.2.7", origin_name="pc", user="ann")
 
 
@@ -27,18 +28,18 @@ async def received(host: Host, section: bytes = b"Subject: x\r\n", envelope: Env
     return headers
 
 
-async def sent(host: Host, section: bytes = b"Subject: x\r\n", zone: str = "bulk") -> Headers:
+async def sent(host: Host, section: bytes = b"Subject: x\r\n", zone: str = "bulk", about: Any = None) -> Headers:
     headers = Headers.parse(section)
-    delivery = Delivery(1, "m1", zone, "b.test", "ann@a.test", [Recipient("bob@b.test")], 100, 1)
+    delivery = Delivery(1, "m1", zone, "b.test", "ann@a.test", [Recipient("bob@b.test")], 100, 1, about=about or ABOUT)
     await host.call("sender_headers", delivery=delivery, headers=headers)
     return headers
 
 
 async def test_the_client_is_named_unless_told_otherwise() -> None:
     """And nobody can write the field instead of us."""
-    headers = await received(load(), b"X-Originating-IP: [127.0.0.1]\r\nSubject: x\r\n")
+    headers = await sent(load(), b"X-Originating-IP: [127.0.0.1]\r\nSubject: x\r\n")
     assert headers.all("x-originating-ip") == ["[192.0.2.7]"]
-    assert "x-originating-ip" not in await received(load({"name": "X-A", "value": "b"}))
+    assert "x-originating-ip" not in await sent(load({"name": "X-A", "value": "b"}))
 
 
 async def test_the_example_of_its_page() -> None:
@@ -47,9 +48,8 @@ async def test_the_example_of_its_page() -> None:
     lines = (page.__doc__ or "").splitlines()
     document = tomllib.loads("\n".join(line[4:] for line in lines if line.startswith("    ")))
     host = Host.load(Config.model_validate(document).plugins, zones=["default", "bulk"])
-    assert (await received(host)).get("X-Originating-IP") == "[192.0.2.7]"
     headers = await sent(host, b"X-Mailer: y\r\nSubject: x\r\n")
-    assert headers.build() == b"Subject: x\r\nX-Sent-For: ann@a.test by bulk\r\n"
+    assert headers.build() == b"Subject: x\r\nX-Originating-IP: [192.0.2.7]\r\nX-Sent-For: ann@a.test by bulk\r\n"
     assert "X-Sent-For" not in await sent(host, zone="default")
 
 
@@ -78,18 +78,29 @@ async def test_actions(action: str, there: list[str], then: list[str]) -> None:
         ({"users": ["bob"]}, False),
         ({"users": ["*"], "senders": ["*.test"]}, True),
         ({"users": ["*"], "senders": ["b.test"]}, False),
+        ({"users": ["*"], "zones": ["bu*"]}, True),
+        ({"users": ["*"], "zones": ["default"]}, False),
     ],
 )
-async def test_conditions_of_reception(condition: dict[str, Any], holds: bool) -> None:
-    headers = await received(load({"name": "X-A", "value": "{user}"} | condition))
+async def test_conditions(condition: dict[str, Any], holds: bool) -> None:
+    """The same at reception, for what is known only there."""
+    headers = await sent(load({"name": "X-A", "value": "{user}"} | condition))
     assert headers.all("x-a") == (["ann"] if holds else [])
+    if "zones" not in condition:
+        headers = await received(load({"name": "X-A", "value": "{user} {helo}"} | condition))
+        assert headers.all("x-a") == (["ann pc"] if holds else [])
 
 
 async def test_what_is_not_known_is_not_written() -> None:
     """A field of mail without login, which a client has forged, is taken out all the same."""
+    forged, nobody = (
+        b"X-User: admin\r\nSubject: x\r\n",
+        Envelope("ann@a.test", [], origin="192.0.2.7", origin_name="pc"),
+    )
     host = load({"name": "X-User", "value": "{user}"})
-    envelope = Envelope("ann@a.test", [], origin="192.0.2.7")
-    assert (await received(host, b"X-User: admin\r\nSubject: x\r\n", envelope)).all("x-user") == []
+    assert (await sent(host, forged, about={"origin": "192.0.2.7"})).all("x-user") == []
+    host = load({"name": "X-User", "value": "{user} {helo}"})
+    assert (await received(host, forged, nobody)).all("x-user") == []
 
 
 async def test_no_value_breaks_the_header_section() -> None:
@@ -106,13 +117,13 @@ async def test_no_value_breaks_the_header_section() -> None:
     ("field", "sentence"),
     [
         ({"name": "X A", "value": "b"}, "is not the name of a header field"),
-        ({"name": "X-A", "value": "{what}"}, "{what} is not known; there are helo"),
+        ({"name": "X-A", "value": "{what}"}, "{what} is not known; there are helo, id"),
         ({"name": "X-A", "value": "{origin.x}"}, "is not known"),
         ({"name": "X-A", "value": "{"}, "for a brace"),
         ({"name": "X-A", "value": "a\nb"}, "line end"),
         ({"name": "X-A"}, "give X-A a value"),
         ({"name": "X-A", "value": "b", "action": "remove"}, "has no value"),
-        ({"name": "X-A", "value": "{user} {zone}"}, "needs user of reception and zone of sending; make two fields"),
+        ({"name": "X-A", "value": "{helo} {zone}"}, "needs helo of reception and zone of sending; make two fields"),
         ({"name": "X-A", "value": "b", "zones": ["bluk"]}, "there is no zone 'bluk'; there are bulk, default"),
     ],
 )
