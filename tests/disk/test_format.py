@@ -350,11 +350,11 @@ def test_the_rows_of_an_envelope() -> None:
 def test_rows_of_a_newer_queue_are_read() -> None:
     """What is added at the end of an outcome, a trace or a recipient in doubt is passed over."""
     outcome, trace = (
-        [1, 250, "2.0.0", "ok", "dot", ["a@b.c"], False, "", "", True],
+        [1, 250, "2.0.0", "ok", "dot", ["a@b.c"], False, "", "", True, ["p", "h", ""]],
         ["mx", "", "", 0, 0, "", "", "", []],
     )
-    body = [1, ID, "z", "b.c", [[*outcome, "new"]], [*trace, "new"]]
-    assert DeliveryRecord.of(body) == (1, ID, "z", "b.c", [tuple(outcome)], tuple(trace))
+    body = [1, ID, "z", "b.c", [[*outcome, "new"]], [*trace, "new"], None, "new"]
+    assert DeliveryRecord.of(body) == (1, ID, "z", "b.c", [tuple(outcome)], tuple(trace), None)
     row = [ID, "z", "a@b.c", MS, "retry", "b.c"]
     assert InDoubtRecord.of([[1], [[*row, "why", "new"]]]) == ([1], [(*row, "why")])
     assert InDoubtRecord.of([[1], [row]]) == ([1], [(*row, "")])

@@ -28,7 +28,7 @@ def test_an_answer_of_an_older_queue_is_whole() -> None:
     (one,) = facts(Type.DELIVERY, body)
     who = ["a@b.c", ["d@e.f", 1, 2, 3]]
     assert one == Answered(
-        "m1", "z", "d", 5, DeliveryTrace(), 5, 451, "", "no room", "limit", who, False, "", "", False
+        "m1", "z", "d", 5, DeliveryTrace(), 5, 451, "", "no room", "limit", who, False, "", "", False, None
     )
     assert isinstance(one, Answered)
     assert (one.verdict, one.people, one.who[1]) == ("requeued", ["a@b.c", "d@e.f"], ("d@e.f", 1, 2, 3))

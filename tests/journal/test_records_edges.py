@@ -50,7 +50,7 @@ def test_every_field_is_read_and_what_has_grown_behind_is_not(kind: Class, least
 def test_what_an_older_queue_did_not_write_is_nothing() -> None:
     assert DeliveryTrace() == ("", "", "", 0, 0, "", "", "", ())
     assert RecipientRow("z", "a@x.test") == ("z", "a@x.test", 0, None)
-    assert OutcomeRow(1, 250, "", "", "dot", [])[6:] == (False, "", "", False)
+    assert OutcomeRow(1, 250, "", "", "dot", [])[6:] == (False, "", "", False, None)
     assert StartRecord(1, "id", "z", "d", [], 5)[6:] == ("", 0)
 
 
@@ -72,7 +72,7 @@ def test_a_recipient_is_written_in_its_shortest_form(who: Who, value: Any) -> No
 
 
 def test_records_within_records_are_read_too() -> None:
-    outcome = [1, 250, "2.0.0", "ok", "dot", ["a@x.test", ["b@x.test", 5]], True, "kind", "rule", True]
+    outcome = [1, 250, "2.0.0", "ok", "dot", ["a@x.test", ["b@x.test", 5]], True, "kind", "rule", True, ["p", "h", ""]]
     trace = ["remote", "local", "tls", 1, 2, "source", "site", "provider", [["row"]]]
     delivery = DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], None, "later"])
     assert delivery == (3, "id", "z", "d", [tuple(outcome)], tuple(trace), None)

@@ -293,7 +293,7 @@ class Attempt:
                     "sender_response_error", delivery=self._delivery, connection=session, reply=outcome.reply
                 )
             except Verdict as verdict:
-                outcomes[place] = decided(verdict, outcome.recipients)
+                outcomes[place] = decided(verdict, outcome.recipients, outcome.reply)
 
     def _options(self) -> ConnectOptions:
         """The TLS mode is a plugin's, or the zone's. A rule (no_tls) can only switch off optional TLS."""

@@ -138,6 +138,8 @@ def _answered(fact: Answered) -> Iterator[Told]:
         "enhanced": fact.enhanced, "reply": fact.text, "stage": fact.stage, "class": fact.kind, "rule": fact.rule,
         "relayed": True if fact.relayed else None,
     })  # fmt: skip
+    if fact.by:
+        data |= _known(dict(zip(("plugin", "hook", "server_reply"), fact.by, strict=True)))
     until = "kept_until_ms" if fact.number == BOUNCED else "due_ms"
     for who in fact.recipients:
         if isinstance(who, str):

@@ -49,6 +49,9 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "stage": (_TEXT, "where in the dialogue: connect, rcpt, dot, queue …"),
     "class": (_TEXT, "class of the reply by the rules"),
     "rule": (_TEXT, "rule that matched the reply"),
+    "plugin": (_TEXT, "plugin whose verdict this is"),
+    "hook": (_TEXT, "hook of the plugin in which it has decided"),
+    "server_reply": (_TEXT, "what the server itself has said, if a plugin decided otherwise"),
     "attempts": (_NUMBER, "attempts so far, including this one; missing on the first"),
     "relayed": (_YES, "the server does not support DSN, so it cannot send the notifications requested"),
     "due_ms": (_MS, "next attempt, ms of the queue's steady time (UNIX ms, unless the clock was set)"),
@@ -92,7 +95,8 @@ _RECIPIENT = ("message", "recipient", "domain", "zone")
 _FLOW = ("campaign", "tenant", "priority")
 _PATH = ("site", "source", "provider")
 _REPLY = ("code", "enhanced", "reply", "stage", "class", "rule")
-_RESULT = (*_PATH, *_FLOW, "lease", *_REPLY, "remote", "local", "tls", "started_ms", "took_ms", "attempts")
+_VERDICT = ("plugin", "hook", "server_reply")
+_RESULT = (*_PATH, *_FLOW, "lease", *_REPLY, *_VERDICT, "remote", "local", "tls", "started_ms", "took_ms", "attempts")
 _MESSAGE = ("sender", "size", "subject", "campaign", "tenant", "priority", "origin", "user", "protocol")
 _ABOUT = ("kind", "name", "zone", "campaign", "tenant", "site", "source", "provider", "cause")
 

@@ -76,6 +76,7 @@ class Answered(NamedTuple):
     kind: str
     rule: str
     agreed: bool
+    by: list[str] | None
 
     @property
     def verdict(self) -> str:
@@ -176,7 +177,7 @@ _NO_OUTCOME = tuple(OutcomeRow._field_defaults.values())
 def _answered(body: list[Any], _: int) -> list[Fact]:
     lease, message, zone, destination, outcomes, trace = body[:6]
     known = message, zone, destination, lease, DeliveryTrace.of(trace)
-    return [Answered._make((*known, *row[:10], *_NO_OUTCOME[len(row) - 6 :])) for row in outcomes]
+    return [Answered._make((*known, *row[:11], *_NO_OUTCOME[len(row) - 6 :])) for row in outcomes]
 
 
 def _doubted(body: list[Any], _: int) -> list[Fact]:

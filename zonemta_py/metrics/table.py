@@ -149,6 +149,8 @@ _ROWS = (
     _counter("plugin_calls", "Calls of plugins.", "plugin", "hook"),
     _counter("plugin_seconds", "Time spent in plugins.", "plugin", "hook"),
     _counter("plugin_failures", "Calls that failed or took too long.", "plugin", "hook"),
+    _gauge("plugin_recent_failures", "Failures of plugins within the last 5 minutes.", "plugin"),
+    _counter("plugin_verdicts", "Verdicts of plugins.", "plugin", "hook"),
     _counter("plugin_count", "Counters of plugins: `api.count(counter, n, label)`.", "plugin", "counter", "label"),
     _gauge("plugin_tasks", "Background tasks of plugins that run now: in how many processes.", "plugin", "task"),
     _gauge("certificate_expiry_timestamp_seconds", "When the certificate of a listener expires, as UNIX time; of "

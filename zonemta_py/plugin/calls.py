@@ -98,7 +98,7 @@ class Call(Watched):
         except BaseException as error:
             if not isinstance(error, self.hook.verdicts):
                 values.put_back(before)
-            self.fail(error, perf_counter() - started, _about(arguments))
+            self.fail(error, perf_counter() - started, _about(arguments), arguments)
         self.measure(perf_counter() - started)
 
     def run_now(self, arguments: dict[str, Any]) -> None:
@@ -114,11 +114,17 @@ class Call(Watched):
             self.fail(error, perf_counter() - started)
         self.measure(perf_counter() - started)
 
-    def fail(self, error: BaseException, seconds: float, about: str = "") -> NoReturn:
+    def fail(
+        self, error: BaseException, seconds: float, about: str = "", arguments: dict[str, Any] | None = None
+    ) -> NoReturn:  # fmt: skip
         """Ends a call that raised `error` after `seconds`. about: the message, for the log."""
         self.measure(seconds, cut_off=isinstance(error, CutOff))
         verdict = self.judge(error, about)
         if verdict is error:
+            if arguments is not None and self.hook.process in ("receiver", "queue"):  # a sender's is in the journal
+                said = str(verdict)
+                what = subject_of(self.hook.name, arguments).about
+                log.info("plugin %s, hook %s: %s: %s", self.plugin, self.hook.name, what or "a client", said)
             raise error
         raise verdict from error
 
@@ -145,6 +151,8 @@ class Call(Watched):
                 return error
             self.tally.verdicts += 1
             error.plugin, error.hook = self.plugin, self.hook.name
+            if self.hook.streams:
+                log.info("plugin %s, hook %s: %s", self.plugin, self.hook.name, error)
             return error.with_traceback(None)  # a plugin may raise the same object repeatedly
         if isinstance(error, Escaping):
             return self.blame(error.error, about)

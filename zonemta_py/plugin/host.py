@@ -196,6 +196,7 @@ class Host:
                 yield "zonemta_plugin_calls_total", labels, tally.calls
                 yield "zonemta_plugin_seconds_total", labels, tally.seconds
                 yield "zonemta_plugin_failures_total", labels, tally.failures + tally.overruns
+                yield "zonemta_plugin_verdicts_total", labels, tally.verdicts
         for api in self._apis:
             for (counter, label), value in api.labelled.items():
                 yield "zonemta_plugin_count_total", (api.name, counter, label), value

@@ -40,7 +40,8 @@ class PluginHooks:
         except Reject as verdict:
             return dataclasses.replace(routed, refusal=verdict.reply)
         except Defer as verdict:
-            return dataclasses.replace(routed, delay_s=verdict.seconds)
+            said = f"{verdict.reply} (plugin {verdict.plugin}, hook {verdict.hook})"
+            return dataclasses.replace(routed, delay_s=verdict.seconds, said=said)
         except Drop as verdict:
             return dataclasses.replace(routed, drop=verdict.reason)
         except Verdict as failure:

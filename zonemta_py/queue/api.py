@@ -378,7 +378,7 @@ class Outcome:
     "mail", "rcpt", "data", "body", "dot", "dns", "plugin", "proxy", "source", "limit", "queue", "pull". delay_s: None
     for the retry schedule, else seconds until the next try. relayed: NOTIFY could not be passed on, since the server
     does not offer DSN (RFC 3461 5.2.2). kind: the class of a reply that is our own sentence; "": a server's, which the
-    rules judge.
+    rules judge. by: of a plugin's verdict: [its name, the hook, the server's own reply, "" if it has said nothing].
     """
 
     verdict: int
@@ -388,6 +388,7 @@ class Outcome:
     delay_s: float | None = None
     relayed: bool = False
     kind: str = ""
+    by: list[str] | None = None
 
 
 @dataclass(slots=True)

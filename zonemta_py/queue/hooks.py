@@ -17,7 +17,8 @@ from zonemta_py.mail.reply import Reply
 class Routed:
     """Where one recipient goes. routing: what plugins decided (host, port, source, auth, tls), None if nothing.
 
-    delay_s: seconds to wait first. refusal: reject this recipient with this reply. drop: discard it silently.
+    delay_s: seconds to wait first; said: why, and whose verdict that is. refusal: reject this recipient with this
+    reply. drop: discard it silently.
     """
 
     recipient: Recipient
@@ -26,6 +27,7 @@ class Routed:
     delay_s: float = 0.0
     refusal: Reply | None = None
     drop: str = ""
+    said: str = ""
 
 
 class PutOff(NamedTuple):

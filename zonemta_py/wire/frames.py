@@ -99,7 +99,18 @@ def feedback_row(feedback: Feedback) -> list[Any]:
 
 def result_row(result: Result) -> list[Any]:
     outcomes = [
-        [o.verdict, o.reply.code, o.reply.enhanced, o.reply.text, o.stage, o.recipients, o.delay_s, o.relayed, o.kind]
+        [
+            o.verdict,
+            o.reply.code,
+            o.reply.enhanced,
+            o.reply.text,
+            o.stage,
+            o.recipients,
+            o.delay_s,
+            o.relayed,
+            o.kind,
+            o.by,
+        ]
         for o in result.outcomes
     ]
     return [

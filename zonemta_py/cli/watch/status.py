@@ -108,6 +108,8 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for sink in found["sinks"]:
         behind = f", {sink['lag_records']:,} records behind" if sink["lag_records"] else ""
         yield f"sink {sink['name']}", f"{sink['state']}{behind}" + (f": {sink['why']}" if sink["why"] else "")
+    for name, count in sorted(found["plugins"].items()):
+        yield f"plugin {name}", f"fails: {count:,} times within 5 minutes; the log says where and why"
     for one in found["certificates"]:
         yield f"certificate {one['where']}", "; ".join(_certificate(one))
 
@@ -207,6 +209,8 @@ def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]
     for sink in found["sinks"]:
         if sink["state"] not in ("ok", "catching up"):
             yield WARNING, f"sink {sink['name']} is {sink['state']}"
+    for name, count in sorted(found["plugins"].items()):
+        yield WARNING, f"plugin {name} fails ({count:,} times within 5 minutes)"
     for one in found["certificates"]:
         if "why" in one:
             yield CRITICAL, f"{one['where']}: {one['why']}"
@@ -280,6 +284,7 @@ def state(config: Config) -> dict[str, Any]:
         "alone": int(_one(gauges, "zonemta_spooled_messages")),
         "disk": {"free": free, "reserve": reserve, "accepting": bool(_one(gauges, "zonemta_accepting"))},
         "sinks": [_sink(state_of(config, sink)) for sink in config.event_sinks],
+        "plugins": _by_label(gauges, "zonemta_plugin_recent_failures"),
         "certificates": certificates(config, gauges.get("zonemta_certificate_expiry_timestamp_seconds", ())),
     }
 
@@ -289,7 +294,7 @@ def _one(rows: dict[str, Any], name: str) -> Any:
 
 
 def _by_label(rows: dict[str, Any], name: str) -> dict[str, int]:
-    """Of a gauge with one label that other processes measure; empty if none has reported yet."""
+    """Of a gauge with one label; empty if nothing has been reported yet."""
     return {labels[0]: int(value) for labels, value in rows.get(name, ())}
 
 

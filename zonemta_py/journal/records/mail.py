@@ -131,7 +131,8 @@ class StartRecord(NamedTuple):
 
 
 class OutcomeRow(NamedTuple):
-    """Recipients with the same outcome. recipients: values of `Who`. kind, rule, agreed: as of `Classified`."""
+    """Recipients with the same outcome. recipients: values of `Who`. kind, rule, agreed: as of `Classified`. by: of a
+    plugin's verdict: [its name, the hook, the server's own reply, "" if it has said nothing]."""
 
     verdict: int
     code: int
@@ -143,10 +144,11 @@ class OutcomeRow(NamedTuple):
     kind: str = ""
     rule: str = ""
     agreed: bool = False
+    by: list[str] | None = None
 
     @classmethod
     def of(cls, fields: list[Any]) -> OutcomeRow:
-        return cls(*fields[:10])
+        return cls(*fields[:11])
 
     def addresses(self) -> list[str]:
         return [address_of(who) for who in self.recipients]
@@ -183,7 +185,7 @@ class DeliveryRecord(NamedTuple):
     notes: list[Any] | None = None
 
     def pack(self) -> bytes:
-        rows = [row if row.agreed else row[:9] for row in self.outcomes]
+        rows = [row if row.by else row[:10] if row.agreed else row[:9] for row in self.outcomes]
         return pack([*self[:4], rows, self.trace, *([self.notes] if self.notes else [])])
 
     @classmethod

@@ -22,7 +22,7 @@ from zonemta_py.queue.admin import doubts
 from zonemta_py.queue.admin.browse import oldest
 from zonemta_py.queue.admin.browse.counts import leased
 from zonemta_py.queue.campaigns import unregistered
-from zonemta_py.queue.core import sizes
+from zonemta_py.queue.core import plugin_failures, sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.tasks import STATES
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -90,6 +90,9 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
         "zonemta_spooled_messages": [[[], spool.count if spool is not None else 0]],
         "zonemta_spooled_bytes": [[[], spool.bytes if spool is not None else 0]],
         "zonemta_leases_out": [[[name], out[name]] for name in {zone.name for zone in core.config.zones} | out.keys()],
+        "zonemta_plugin_recent_failures": [
+            [[name], n] for name, n in core.counters.plugin_failures.rows(core.clock.monotonic())
+        ],
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.core.disk.refusal(queue.core.clock.monotonic()) is None)]],
         "zonemta_disk_free_bytes": [[[], free_bytes(core.config.folder)]],
@@ -170,7 +173,11 @@ async def now(queue: QueueContext, destinations: int = 0) -> dict[str, Any]:
 @ANSWERS.to(questions.report)
 async def report(queue: QueueContext, process: str, counts: list[list[Any]], gauges: list[list[Any]]) -> None:
     """From another process, once a second (`metrics.report`)."""
-    queue.core.counters.meter.reported(process, counts, gauges, queue.core.clock.monotonic())
+    counters, now = queue.core.counters, queue.core.clock.monotonic()
+    counters.meter.reported(process, counts, gauges, now)
+    for metric, labels, n in counts:
+        if metric == plugin_failures.METRIC:
+            counters.plugin_failures.note(labels[0], n, now)
 
 
 async def watch(queue: QueueContext) -> None:

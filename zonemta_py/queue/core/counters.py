@@ -9,6 +9,7 @@ from zonemta_py.config import Config
 from zonemta_py.disk.leveldb.store import Store
 from zonemta_py.metrics.meter import Meter
 from zonemta_py.metrics.rates import DestinationRates, Rates
+from zonemta_py.queue.core.plugin_failures import PluginFailures
 from zonemta_py.queue.core.sent import Sent
 from zonemta_py.queue.core.sizes import Sizes
 from zonemta_py.queue.core.sums.quotas import Quotas
@@ -27,6 +28,7 @@ class QueueCounters:
         self.sessions = SessionQuotas(config)
         self.meter = Meter()
         self.rates, self.destinations = Rates(self.meter), DestinationRates()
+        self.plugin_failures = PluginFailures()
         self.providers: set[str] = set()
         """Those that have a label of their own in metrics."""
 

@@ -37,6 +37,8 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
                 _postponed(core, log, settlement, row)
             elif row.verdict != RELEASED:
                 fields = _fields(core, settlement, result, row, VERDICTS[row.verdict], kind, outcome.stage, delay_s)
+                if outcome.by:
+                    fields |= {"plugin": outcome.by[0], "hook": outcome.by[1], "said": outcome.by[2][:TEXT_MAX]}
                 log.line(settlement.ms, "answered", fields)
         for number, addresses in alike.items():
             verdict, count = VERDICTS[number], len(addresses)

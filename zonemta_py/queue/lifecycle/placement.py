@@ -82,11 +82,11 @@ def _place(
         flow = flow_text(priority, envelope.tenant or "", envelope.campaign or "")
     note, deadline_ms = PLAIN, envelope.deadline_ms and envelope.deadline_ms + apart_ms
     if recipient.notify or recipient.orcpt is not None or routed.routing or flow or deadline_ms or counted or (
-        recipient.values is not None or recipient.noted
+        recipient.values is not None or recipient.noted or routed.said
     ):  # fmt: skip
         note = Note(
             recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
-            values=recipient.values, counted=counted, notes=recipient.noted or None,
+            values=recipient.values, counted=counted, notes=recipient.noted or None, last=routed.said,
         )  # fmt: skip
     wait_s = routed.delay_s
     timed = recipient.values is not None and envelope.campaign in core.campaigns.timed

@@ -132,7 +132,8 @@ def _judge(
     message, flow_queue, clock = lease.message, lease.batch.flow_queue, core.clock
     terms, steady_ms, apart_ms = core.terms(message, note), clock.steady_ms(), clock.apart_ms()
     wait_s, latest_ms = outcome.delay_s or 0.0, 0
-    note = note._replace(put_off_ms=now_ms) if verdict == POSTPONED else note.tried(now_ms, str(reply))
+    last = f"{reply} (plugin {outcome.by[0]}, hook {outcome.by[1]})" if outcome.by else str(reply)
+    note = note._replace(put_off_ms=now_ms) if verdict == POSTPONED else note.tried(now_ms, last)
     if verdict == DEFERRED:
         ends_ms = core.lifetime.ends_ms(flow_queue, message, row.address, note, steady_ms)
         if steady_ms >= ends_ms:
@@ -226,7 +227,7 @@ def record_of(settlement: Settlement, result: Result) -> bytes:
     return packing.pack([number, settlement.message.id, settlement.zone, target, rows, trace])
 
 
-_UNJUDGED: tuple[str | bool, ...] = ("", "")
+_UNJUDGED: tuple[Any, ...] = ("", "")
 
 
 def _record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Classified | None]) -> list[list[Any]]:
@@ -241,6 +242,8 @@ def _record_rows(rows: list[Row], outcomes: list[Outcome], classifieds: list[Cla
         known = _UNJUDGED
         if classified is not None:
             known = (classified.kind, classified.rule, True)[: 3 if classified.agreed else 2]
+        if outcome.by:
+            known = (*(*known, False)[:3], tuple(outcome.by))
         last: Row | None = None
         for row in islice(following, len(outcome.recipients)):
             reply = row.reply

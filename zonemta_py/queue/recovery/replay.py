@@ -175,7 +175,8 @@ class Replay:
         note = Note.of(value)
         if key.startswith(b"parked ") and _told_later(note, record):
             return None  # applied: deferred by this result, then due, then parked
-        note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, str(reply))
+        last = f"{reply} (plugin {outcome.by[0]}, hook {outcome.by[1]})" if outcome.by else str(reply)
+        note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, last)
         note = note._replace(away=verdict == DEFERRED and outcome.stage in AWAY)
         if delivery.notes and who.address in delivery.notes[2]:
             note = note._replace(notes=delivery.notes[2][who.address] or None)

@@ -157,6 +157,7 @@ def _row(fact: Fact) -> Row | None:
                 "lease": fact.lease, "reply": _reply(fact), "stage": fact.stage, "class": fact.kind, "rule": fact.rule,
                 until: max((who.due_ms for who in fact.who), default=0),
                 **{name: value for name, value in trace._asdict().items() if value not in ("", None)},
+                **(dict(zip(("plugin", "hook", "server_reply"), fact.by, strict=True)) if fact.by else {}),
             }  # fmt: skip
         case Doubted():
             return _said(fact, "in doubt", [fact.address]) | {"action": fact.action}
