@@ -90,7 +90,8 @@ def test_status_and_nagios_say_it() -> None:
     found: dict[str, Any] = {
         "total": {"queued": 0, "leased": 0, "deferred": 0, "held": 0, "messages": 0, "bytes": 0}, "in_doubt": 0,
         "disk": {"free": 1e12, "reserve": 0, "accepting": True}, "copied": "", "standing": [lost], "sinks": [],
-        "certificates": [], "plugins": {}, "ending": False, "since_ms": 0, "folder": "/x", "configuration": 1, "zones": {},
+        "certificates": [], "plugins": {}, "ending": False, "since_ms": 0, "folder": "/x",
+        "configuration": 1, "zones": {},
         "rates": dict.fromkeys(("in", "out", "deferred", "bounced"), 0.0),
         "sessions": {"listeners": {}, "accounts": {}},
         "bounced": 0, "alone": 0,

@@ -69,12 +69,16 @@ kind = "file"
 path = "{folder}/events.jsonl"
 """
 PLUGIN = """
+import asyncio
 from typing import Any
 from zonemta_py.plugin import Drop, Envelope, Info, PluginApi
 _api = None
 def setup(api: PluginApi) -> None:
     global _api
     _api = api
+    api.task("waits", _waits)
+async def _waits() -> None:
+    await asyncio.Event().wait()
 async def message_queue(envelope: Envelope, info: Info) -> None:
     _api.count("seen", label="mail")
     assert not envelope.sender.startswith("fails")
