@@ -151,13 +151,13 @@ async def api_mail(envelope: Envelope, session: Session) -> None:
 
 
 async def message_headers(envelope: Envelope, headers: Headers) -> None:
-    """The header section, for `message_store`, which begins when it is complete."""
-    envelope.scratch[NOTE] = {**envelope.scratch.get(NOTE, {}), "section": headers.build()}
+    """The header section, for `message_store`: message_rewrite may change it yet."""
+    envelope.scratch[NOTE] = {**envelope.scratch.get(NOTE, {}), "headers": headers}
 
 
 async def message_store(envelope: Envelope, stream: Stream) -> None:
     """Shows the message to each filter, piece by piece, and collects what they say."""
-    first = await anext(stream, b"")  # from here on the header section is there
+    first = await anext(stream, b"")  # from here on the header section is there as it is stored
     found = envelope.scratch.pop(NOTE, {})
     filters = [_Dialogue(server, envelope) for server in _options.filters]
     try:
@@ -249,7 +249,7 @@ class _Dialogue:
             code, text = next(iter(self.refused.values()))
             raise Reject(code, text)
         await self._say(b"T", b"")
-        for field in Headers.parse(found.get("section", b"")).fields:
+        for field in found["headers"].fields if "headers" in found else ():
             name, _, value = field.replace(b"\r\n", b"\n").partition(b":")
             if not self._protocol & _LEADING_SPACE:
                 value = value.removeprefix(b" ")

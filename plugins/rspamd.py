@@ -136,7 +136,8 @@ async def message_analyze(envelope: Envelope, stream: Stream) -> None:
     except _TooLarge:
         _api.count("too_large")
     except (httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError, RspamdFailed) as error:
-        said = str(error) or type(error).__name__
+        late = f"it does not answer within {_options.timeout_s:g} s"
+        said = late if isinstance(error, TimeoutError) else str(error) or type(error).__name__
         sentence = f"{_options.url}: {said}; start rspamd, or correct url and timeout_s"
         if _options.failing == "closed":
             raise RspamdFailed(f'{sentence}, or let mail pass meanwhile by failing = "open"') from error

@@ -174,6 +174,8 @@ class PostgresDatabase:
                     )  # fmt: skip
             async with self._pool.acquire(timeout=self._options.timeout_s) as connection:
                 row = await connection.fetchrow(text, *(values[name] for name in names))
+        except TimeoutError:
+            raise
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
             raise SqlFailed(str(error) or type(error).__name__) from None
         return dict(row) if row is not None else None

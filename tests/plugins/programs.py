@@ -10,8 +10,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,19 @@ class Server:
                 self._process.wait()
             self._process = None
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It can be connected to, and answers nothing meanwhile."""
+        assert self._process is not None
+        family = _family(self._process.pid)
+        for pid in family:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in family:
+                os.kill(pid, signal.SIGCONT)
+
     def _serves(self) -> bool:
         unix = isinstance(self.where, Path)
         with socket.socket(socket.AF_UNIX if unix else socket.AF_INET) as probe, suppress(OSError):
@@ -67,6 +80,12 @@ class Server:
             probe.connect(str(self.where) if unix else ("127.0.0.1", self.where))
             return True
         return False
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in _family(int(child)))]
 
 
 @asynccontextmanager

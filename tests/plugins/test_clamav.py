@@ -92,6 +92,18 @@ async def test_down_and_there_again(clamd: Server) -> None:
             await received(host, INFECTED)
 
 
+@pytest.mark.parametrize("message", [INFECTED, LONG * 8], ids=["short", "long"])
+async def test_clamd_stands_still(clamd: Server, message: bytes) -> None:
+    where = f"tcp:127.0.0.1:{clamd.where}"
+    with clamd.frozen():
+        with pytest.raises(PluginFailed, match="does not answer within"):
+            await received(load(socket=where, timeout_s=0.5), message)
+        opened = load(socket=where, failing="open", timeout_s=0.5)
+        assert await received(opened, message) == message
+    with pytest.raises(Reject):
+        await received(load(socket=where, failing="open"), INFECTED)
+
+
 WRONG = {
     "error": b"INSTREAM size limit exceeded. ERROR\0",
     "another protocol": b"220 smtp\r\n",

@@ -136,6 +136,15 @@ async def test_what_is_remembered(slapd: Server) -> None:
     assert await login(opened) == "ann"
 
 
+async def test_slapd_stands_still(slapd: Server) -> None:
+    with slapd.frozen():
+        with pytest.raises(PluginFailed, match="does not answer within"):
+            await login(load(slapd, **NAMED, timeout_s=0.5))
+        opened = load(slapd, **NAMED, timeout_s=0.5, failing="open")
+        assert await login(opened) == ""
+    assert await login(load(slapd, **NAMED)) == "ann"
+
+
 async def test_who_may_not_search(slapd: Server) -> None:
     """That is a failure, and no answer about the login."""
     for way in ({"search_password": "wrong"}, {"base": "dc=b,dc=test"}, {"filter": "(uid={user}"}):

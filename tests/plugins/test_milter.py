@@ -100,6 +100,30 @@ def test_opendkim_signs_and_the_signature_verifies(running: Any, key: tuple[Path
     assert not dkim.verify(changed, dnsfunc=lambda name, timeout=5: key[1])
 
 
+def test_what_is_signed_is_what_other_plugins_have_made_of_it(
+    opendkim: Server, key: tuple[Path, bytes], start_mta: Any
+) -> None:
+    """Header section and body: a footer in UTF-8 makes MIME of a message that was none."""
+    running = start_mta(
+        f"""
+[plugins]
+enabled = ["rewriting", "default_headers", "milter"]
+timeout_s = 50
+[[plugins.options.rewriting.footers]]
+text = "Grüße"
+[[plugins.options.milter.filters]]
+name = "opendkim"
+socket = "unix:{opendkim.where}"
+timeout_s = 20
+"""
+    )
+    assert running.send(b"From: Ann <ann@a.test>\r\nSubject: x\r\n\r\ntext\r\n", "bob@one.test").startswith("250")
+    body = running.came("bob@one.test").body
+    assert b"Gr=C3=BC=C3=9Fe" in body
+    assert b"content-transfer-encoding" in body.lower()
+    assert dkim.verify(body, dnsfunc=lambda name, timeout=5: key[1])
+
+
 def test_what_a_filter_puts_in_quarantine_is_held_until_it_is_released(running: Any) -> None:
     letter = b"From: Ann <ann@a.test>\r\nSubject: x\r\n\r\n" + VIRUS + b"\r\n"
     assert running.send(letter, "held@one.test").startswith("250")
@@ -404,6 +428,18 @@ async def test_down_and_there_again(opendkim: Server) -> None:
     opendkim.start()
     local = envelope()
     local.origin = "127.0.0.1"
+    assert "DKIM-Signature" in await sent(opened, await judged(opened, local))
+
+
+async def test_opendkim_stands_still(opendkim: Server) -> None:
+    where, local = f"unix:{opendkim.where}", envelope()
+    local.origin = "127.0.0.1"
+    with opendkim.frozen():
+        with pytest.raises(PluginFailed, match="does not answer within"):
+            await judged(load(where, timeout_s=0.5))
+        opened = load(where, failing="open", timeout_s=0.5)
+        assert (await judged(opened)).notes == {}
+    opened = load(where, failing="open")
     assert "DKIM-Signature" in await sent(opened, await judged(opened, local))
 
 

@@ -143,6 +143,19 @@ async def test_down_and_there_again(rspamd: Server) -> None:
             await received(host, letter(GTUBE + b"\r\n"))
 
 
+@pytest.mark.parametrize("size", [10, 3_000_000], ids=["short", "long"])
+async def test_rspamd_stands_still(rspamd: Server, size: int) -> None:
+    """Before it has read a message, or has answered; it is asked again when it goes on."""
+    where, message = f"http://127.0.0.1:{rspamd.where}", letter(b"0123456\r\n" * size)
+    with rspamd.frozen():
+        with pytest.raises(PluginFailed, match="does not answer within"):
+            await received(load(url=where, timeout_s=0.5), message)
+        opened = load(url=where, failing="open", timeout_s=0.5)
+        assert await received(opened, message) == message
+    with pytest.raises(Reject):
+        await received(load(url=where, failing="open"), letter(GTUBE + b"\r\n"))
+
+
 def reply(body: bytes, status: bytes = b"200 OK") -> bytes:
     return b"HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (status, len(body), body)
 

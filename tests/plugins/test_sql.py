@@ -218,6 +218,21 @@ async def test_postgres_is_down_and_there_again(postgres: Server) -> None:
         assert (await route(host, "bob@b.test")).zone == "bulk"
 
 
+async def test_postgres_stands_still(postgres: Server) -> None:
+    """With a connection that there is, and with one that would have to be made."""
+    used, closed = load(_url(postgres), timeout_s=2, cache_s=0), load(_url(postgres), timeout_s=0.5)
+    opened = load(_url(postgres), timeout_s=0.5, failing="open")
+    assert await login(used) == "ann"
+    with postgres.frozen():
+        for host in (used, closed):
+            with pytest.raises(PluginFailed, match="does not answer within"):
+                await route(host, "bob@b.test")
+        assert (await route(opened, "bob@b.test")).zone == "default"
+        assert await login(opened) == ""
+    for host in (used, opened):
+        assert (await route(host, "bob@b.test")).zone == "bulk"
+
+
 async def test_sqlite_is_gone_and_there_again(sqlite: str) -> None:
     path = sqlite.removeprefix("sqlite:")
     shutil.move(path, f"{path}-aside")
