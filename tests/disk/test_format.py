@@ -4,6 +4,7 @@ import re
 import struct
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import google_crc32c
 import pytest
@@ -82,6 +83,8 @@ def test_every_key_is_listed() -> None:
         keys.index_of(b"<family> <zone> <middle> <id> <recipient>").decode(),
         keys.flow_size("<tenant>~<campaign>").decode(),
         keys.quota("<account>", "<what>", 0).decode().replace(" 0", " <length>"),
+        unquote(keys.plugin("<plugin>", "<kind>", "<name>").decode()),
+        keys.plugin_done("<token>").decode(),
         keys.TRACKED.decode(),
         keys.LOG.decode(),
         keys.ORDERED.decode(),

@@ -9,10 +9,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ports import kept_port
 from survival.rig import Mta
+
+from zonemta_py.queues.client import Queues
+from zonemta_py.queues.placement import Placement
 
 PLUGIN = """
 import asyncio, os
@@ -31,6 +35,7 @@ def setup(api):
     api.task("stubborn", _stubborn)
 
 async def start(api, process):
+    assert await api.store.take("starts", 1, 1000, 3600)
     _say(f"start {process}")
 
 async def stop(api, process):
@@ -40,6 +45,7 @@ async def _poll():
     _say("polls")
     try:
         while True:
+            await _api.store.set("polls", os.getpid(), 3600)
             _api.count("polled")
             await asyncio.sleep(0.05)
     finally:
@@ -88,6 +94,15 @@ def mta(tmp_path: Path) -> Iterator[Mta]:
     port.close()
 
 
+def kept(mta: Mta, what: str, name: str) -> Any:
+    """What the plugin has in its store."""
+
+    async def ask() -> Any:
+        return await Queues(mta.folder, Placement(range(2)), "test").plugin_store(what, "lives", name, "", [])
+
+    return asyncio.run(ask())
+
+
 def until(true: Callable[[], object], seconds: float = 60.0) -> float:
     """How long it took."""
     begun = time.monotonic()
@@ -103,7 +118,9 @@ def test_processes_begin_and_end_with_their_plugins(mta: Mta, tmp_path: Path) ->
     said = Said(tmp_path / "said")
     until(lambda: said.names("start") == ALL and said.lines("polls"))
 
+    assert kept(mta, "taken", "starts") == len(ALL), "each queue asks the others, and itself, while all begin"
     (polls,) = said.pids("polls")
+    until(lambda: kept(mta, "get", "polls") == str(polls).encode())
     os.kill(polls, signal.SIGKILL)
     until(lambda: len(said.pids("polls")) == 2 and len(said.lines("start")) == len(ALL) + 1)
     assert said.lines("ends") == [], "a process that is killed says nothing"
@@ -116,6 +133,10 @@ def test_processes_begin_and_end_with_their_plugins(mta: Mta, tmp_path: Path) ->
     until(lambda: len(said.pids("polls")) == polled + 1)
     assert "hook task stubborn" in mta.log.read_text()
     assert len(re.findall("has not ended 3 s after it was told to, and is abandoned", mta.log.read_text())) == len(ALL)
+
+    until(lambda: kept(mta, "get", "polls") == str(said.pids("polls")[-1]).encode())
+    assert kept(mta, "taken", "starts") == len(said.lines("start"))
+    assert "hook start" not in mta.log.read_text()
 
     stopped = len(said.lines("stop"))
     mta.terminate()

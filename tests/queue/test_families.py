@@ -39,6 +39,8 @@ _GOES_WITH_MAIL = {
 }  # fmt: skip
 _COUNTED_ANEW = {
     "quota",
+    "plugin",
+    "plugin-done",
     "sent",
     "sent-as",
     "sent-to",
@@ -107,6 +109,7 @@ async def lived(house: Make) -> Any:
     reply = {"code": 550, "enhanced": "5.1.1", "text": "no such user"}
     row = Feedback("bounce", "done@d.test", home.ids["done@d.test"], genuine="token", via="smtp", **reply)
     await home.queue.feedback([row])
+    await home.queue.plugin_store.do("set", "a plugin", "seen", "token-1", [b"5", 3600])
     await home.rest()
     await home.crash()  # whoever is leased is in doubt
     home.ids["fresh@f.test"] = await home.put("fresh@f.test")

@@ -231,6 +231,7 @@ def of_campaigns(rows: dict[bytes, bytes]) -> dict[bytes, Any]:
 SAME = (
     "message", "in-doubt", "at", "size", "size-flow", "quota", "request", "request-end", "suppressed", "suppressed-in",
     "sent", "sent-as", "sent-to", "evidence", "guard", "guard-day", "spooled",
+    "plugin", "plugin-done",
 )  # fmt: skip
 
 

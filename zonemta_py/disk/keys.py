@@ -22,6 +22,8 @@
     campaign <name> -          there is none of that name any more, but mail of it waits
     request <scope> <name>     an idempotency key: how that request was answered
     request-end <until> <scope> <name>               the same keys by expiry time
+    plugin <plugin> <kind> <name>                    what a plugin keeps: a value, or a counter
+    plugin-done <token>        what a plugin was answered that changed something
     suppressed <address>       no mail goes to this address, and why
     suppressed-in <scope> <address>                  no mail of that scope goes to this address, and why
     sent <id>                  what is remembered of messages up to that one after their end
@@ -49,6 +51,7 @@ hexadecimal digits; a task's number has 16 decimal digits.
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 STATE = b"state"
 LOG = b"log"
@@ -86,6 +89,7 @@ SPOOLED = b"spooled "
 MOVING = b"moving "
 """What goes from queue to queue while both run (`queues/transfers.py`)."""
 MOVING_TO, MOVING_FROM, MOVING_AWAY = MOVING + b"to/", MOVING + b"from/", MOVING + b"away/"
+PLUGINS, PLUGINS_DONE = b"plugin ", b"plugin-done "
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -178,6 +182,21 @@ def flow_size(pair: str) -> bytes:
 
 def quota(account: str, what: str, ms: int) -> bytes:
     return f"quota {account} {what} {ms}".encode()
+
+
+def plugin(name: str, kind: str, key: str) -> bytes:
+    """name: the plugin's; its spaces are quoted. key: may have some."""
+    return f"plugin {quote(name, safe='')} {kind} {key}".encode()
+
+
+def plugin_of(key: bytes) -> tuple[str, str, str]:
+    """The plugin, the kind, and the name there."""
+    _, name, kind, rest = key.decode().split(" ", 3)
+    return unquote(name), kind, rest
+
+
+def plugin_done(token: str) -> bytes:
+    return f"plugin-done {token}".encode()
 
 
 def template(campaign: str, number: int) -> bytes:

@@ -43,6 +43,8 @@ FAMILIES = (
     Family("size-flow", (), _COUNTED),
     Family("tracked", (), "written with the next batch"),
     Family("quota", (), "counting begins anew", "how much of the quotas is used"),
+    Family("plugin", (), "values are gone, counters begin anew", "what plugins keep"),
+    Family("plugin-done", (), "what a plugin asks again counts twice"),
     Family(
         "campaign",
         (Type.STANDING, Type.ENVELOPE, Type.DELIVERY, Type.REMOVED, Type.TASK, Type.FEEDBACK, Type.FINISH, Type.TAKEN),

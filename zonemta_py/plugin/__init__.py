@@ -50,6 +50,7 @@ from zonemta_py.plugin.arguments import (
     Stream,
 )
 from zonemta_py.plugin.encodings import decoded, encoded
+from zonemta_py.plugin.store import StoreUnavailable, Taking
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
 from zonemta_py.queue.api import Delivery, Outcome, Result
 
@@ -57,5 +58,5 @@ __all__ = [
     "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Deferral",
     "Delivery", "Drop", "Ending", "Envelope", "Headers", "Hold", "Info", "NextTry", "Node", "Outcome", "PluginApi",
     "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing", "Server", "Session", "Sni",
-    "StoredMessage", "Stream", "Verdict", "decoded", "encoded", "log",
+    "StoreUnavailable", "StoredMessage", "Stream", "Taking", "Verdict", "decoded", "encoded", "log",
 ]  # fmt: skip

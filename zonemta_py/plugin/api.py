@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from zonemta_py.config import NAME
+from zonemta_py.plugin.store import Ask, SharedStore
 
 log = logging.getLogger("zonemta.plugin")
 """For log lines of the host, and for plugins without a `setup`."""
@@ -41,6 +42,9 @@ class PluginApi:
     def __init__(self, name: str, zones: Iterable[str] = (), timeout_s: float = 5, file: str = "") -> None:
         self.name, self.file = name, file
         self.timeout_s = timeout_s
+        self.store = SharedStore(name, self._asked)
+        """Values and counters that all processes share; from `start` on."""
+        self.ask: Ask | None = None
         self.life: Life | None = None
         """Of this process, once that runs."""
         self._from_setup: dict[str, tuple[Callable[[], Any], bool]] = {}
@@ -87,6 +91,11 @@ class PluginApi:
         if key not in self.labelled and len(self.labelled) >= LABELS_MAX:
             key = (name, "other")
         self.labelled[key] = self.labelled.get(key, 0) + n
+
+    async def _asked(self, what: str, plugin: str, name: str, token: str, arguments: list[Any]) -> Any:
+        if self.ask is None:
+            raise RuntimeError("there is no queue to ask; use api.store in a process of the server, from `start` on")
+        return await self.ask(what, plugin, name, token, arguments)
 
     # -- life
 

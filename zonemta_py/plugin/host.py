@@ -25,6 +25,7 @@ from zonemta_py.plugin.calls import Call
 from zonemta_py.plugin.life import RUNS, PluginLife
 from zonemta_py.plugin.loading import PluginError, PluginSource, find, suggestion
 from zonemta_py.plugin.spec import HOOKS
+from zonemta_py.plugin.store import Ask
 from zonemta_py.plugin.verdicts import Drop, PluginFailed
 from zonemta_py.plugin.watchdog import WATCHDOG
 from zonemta_py.queue.poison import HOOK_DEATHS_MAX, UNDER_WAY
@@ -102,10 +103,12 @@ class Host:
 
     # -- the life of a process
 
-    async def begin(self, process: Process, folder: Path) -> None:
-        """The process's event loop runs: `start`, then tasks. Other hooks wait for it. folder: the MTA's."""
+    async def begin(self, process: Process, folder: Path, ask: Ask | None = None) -> None:
+        """The process's event loop runs: `start`, then tasks. Other hooks wait for it. folder: the MTA's. ask: what
+        plugins keep, for `api.store`."""
         if not self._apis:
             return
+        self.ask(ask)
         self.life = PluginLife(
             self.calls("start"), self.calls("stop"), {api.name: api for api in self._apis}, self._limit_s
         )
@@ -114,6 +117,11 @@ class Host:
             await asyncio.shield(self._beginning)
         finally:
             self._beginning = None
+
+    def ask(self, ask: Ask | None) -> None:
+        """Where what plugins keep is."""
+        for api in self._apis:
+            api.ask = ask
 
     def retire(self) -> None:
         """Another process follows this one: its tasks end at once."""

@@ -12,6 +12,7 @@ wrong in a plugin is logged and a PluginFailed, raised from the cause.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from zonemta_py.config import Plugins
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.store import InMemory
 from zonemta_py.plugin.streams import BodyHooks
 
 
@@ -27,12 +29,15 @@ def load(
     file: str | Path, options: dict[str, Any] | None = None, zones: Iterable[str] = ("default",), timeout_s: float = 5
 ) -> Host:
     """The host with this plugin alone. options: those of [plugins.options.NAME]. zones: names of the configured zones.
+    What it keeps (`api.store`) is in memory.
 
     Raises PluginError.
     """
     path = Path(file).absolute()
     enabled = Plugins(enabled=[str(path)], timeout_s=timeout_s, options={path.stem: options or {}})
-    return Host.load(enabled, zones)
+    host = Host.load(enabled, zones)
+    host.ask(InMemory(time.monotonic))
+    return host
 
 
 async def received(host: Host, message: bytes, envelope: Envelope | None = None) -> bytes:

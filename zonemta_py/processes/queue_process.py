@@ -29,6 +29,7 @@ from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import Labels
 from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.store import Ask
 from zonemta_py.processes.pipe import ASKED, Pipe
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import Refused
@@ -71,9 +72,11 @@ FIRST, HERE = Process("queue"), Path()
 class Plugged:
     """The plugins of this process; their counts go on when others take their place."""
 
-    def __init__(self, host: Host, process: Process = FIRST, folder: Path = HERE) -> None:
-        """folder: the MTA's."""
-        self._host, self._process, self._folder = host, process, folder
+    def __init__(
+        self, host: Host, process: Process = FIRST, folder: Path = HERE, ask: Ask | None = None
+    ) -> None:  # fmt: skip
+        """folder: the MTA's. ask: as of `Host.begin`."""
+        self._host, self._process, self._folder, self._ask = host, process, folder, ask
         self._begun: asyncio.Future[None] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._before: dict[tuple[str, Labels], float] = {}
@@ -97,7 +100,7 @@ class Plugged:
 
     def begin(self) -> None:
         """They live in this process from now on; it does not wait for them."""
-        self._begun = asyncio.ensure_future(self._host.begin(self._process, self._folder))
+        self._begun = asyncio.ensure_future(self._host.begin(self._process, self._folder, self._ask))
 
     async def end(self) -> None:
         await self._host.end()
@@ -231,8 +234,11 @@ def resolver_of(config: Config) -> _LazyResolver | None:
     return None if all(zone.smart or zone.pulled for zone in config.zones) else _LazyResolver(config)
 
 
-async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) -> None:
-    """For ever. pipe: to the supervisor. senders: the processes of those that run already."""
+async def run(
+    given: Given, host: Host, pipe: Pipe, senders: Collection[int], folder: Path, ask: Ask
+) -> None:  # fmt: skip
+    """For ever. pipe: to the supervisor. senders: the processes of those that run already. folder: the MTA's. ask:
+    what plugins keep, in whichever queue."""
     from zonemta_py.disk import identity
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
@@ -257,7 +263,9 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
             print(f"zonemta: the queue cannot be opened: {cause(error)}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
     queue = opening.queue
-    plugged = Plugged(host, Process("queue", config.queue_number), _node_folder(config))
+    plugged = Plugged(host, Process("queue", config.queue_number), folder, ask)
+    if is_shared(config) and not config.cluster.enabled:  # there, who asks knows before we do which queues there are
+        queue.plugin_store.mine = _names_of(config)
     ending = Ending(queue, plugged)
     queue.generation, queue.supervisor = (
         given.generation,
@@ -294,12 +302,13 @@ async def run(given: Given, host: Host, pipe: Pipe, senders: Collection[int]) ->
     )  # fmt: skip
 
 
-def _node_folder(config: Config) -> Path:
-    if not is_shared(config):
-        return config.folder
-    from zonemta_py.queues import layout
+def _names_of(config: Config) -> Callable[[str, str], bool]:
+    """Whether what a plugin keeps under a name is that queue's. Receivers of before the number of queues has changed
+    ask the wrong one."""
+    from zonemta_py.queues import placement
 
-    return layout.node_folder(config)
+    place = placement.of(config)
+    return lambda plugin, name: place.of_plugin(plugin, name) == config.queue_number
 
 
 def _spooling(queue: LocalQueue) -> Callable[[], None]:

@@ -257,6 +257,13 @@ class Queues:
         assert refused is not None
         raise refused
 
+    # -- what plugins keep
+
+    async def plugin_store(self, what: str, plugin: str, name: str, token: str, arguments: list[Any]) -> Any:
+        """As of `RemoteQueue`: of the queue that has that name."""
+        queue = self._queue(self._names.of_plugin(plugin, name))
+        return await queue.plugin_store(what, plugin, name, token, arguments)
+
     # -- Admin
 
     @property

@@ -113,6 +113,8 @@ FAMILIES = (
     Becomes("size-flow", "counted with the mail", "counted with the mail"),
     Becomes("tracked", "its own", "stays in the folder"),
     Becomes("quota", "to the queue of its account", "to the queue of its account"),
+    Becomes("plugin", "to the queue of its name", "to the queue of its name"),
+    Becomes("plugin-done", "with what it is about", "with what it is about"),
     Becomes(
         "campaign",
         "settings, templates, ends; of what waits the figures go with it",
@@ -317,6 +319,7 @@ class _Rebalance:
                 await take_mail(self._queues[number])
             await self._forget_marks()
             await self._quotas()
+            await self._plugins()
             await self._mail()
             for number in self._going:
                 await self._inherit(number)
@@ -400,6 +403,28 @@ class _Rebalance:
                 window = max(packing.unpack(value)[:2], packing.unpack(there)[:2] if there else [0, 0])
                 await written(self._core(home), [(key, packing.pack(window))])
                 await written(queue.core, [(key, None)])
+
+    async def _plugins(self) -> None:
+        """What plugins keep is in one queue, by its name; and so is what they were answered about it."""
+        for number, queue in self._queues.items():
+            giver = queue.core
+            for rows in _portions(giver.disk.store, keys.PLUGINS):
+                await self._give(giver, [(self._home_of(*_plugins_name(row[0])), *row) for row in rows], number)
+            for rows in _portions(giver.disk.store, keys.PLUGINS_DONE):
+                await self._give(giver, [(self._home_of(*packing.unpack(row[1])[2:4]), *row) for row in rows], number)
+
+    def _home_of(self, plugin: str, name: str) -> int:
+        return self._placement.of_plugin(plugin, name)
+
+    async def _give(self, giver: Core, rows: list[tuple[int, bytes, bytes]], number: int) -> None:
+        """Rows, with the queue that has each from now on, whose first field is their end."""
+        for home in {home for home, _, _ in rows} - {number}:
+            taker = self._core(home)
+            apart_ms = taker.clock.apart_ms() - giver.clock.apart_ms()
+            going = [(key, packing.unpack(value)) for where, key, value in rows if where == home]
+            moved_: list[Operation] = [(key, packing.pack([v[0] and v[0] + apart_ms, *v[1:]])) for key, v in going]
+            await written(taker, moved_)
+            await written(giver, [(key, None) for key, _ in going])
 
     async def _mail(self) -> None:
         self._of = sum(queue.core.counters.message_count for queue in self._queues.values())
@@ -535,6 +560,11 @@ def _portions(store: Store, family: bytes) -> Iterator[list[tuple[bytes, bytes]]
     rows = store.scan(family, keys.end(family))
     while portion := list(islice(rows, KEYS_AT_ONCE)):
         yield portion
+
+
+def _plugins_name(key: bytes) -> tuple[str, str]:
+    plugin, _, name = keys.plugin_of(key)
+    return plugin, name
 
 
 async def copy_requests(giver: Core, taker: Core) -> None:

@@ -82,6 +82,10 @@ class Placement:
         """The one that counts an account's quotas."""
         return self._order("account", name)[0]
 
+    def of_plugin(self, plugin: str, name: str) -> int:
+        """The one that has what a plugin keeps under a name (`api.store`)."""
+        return self._order("plugin", f"{plugin} {name}")[0]
+
     def of_campaign(self, tenant: str, name: str) -> int:
         """The one that takes over the figures of a campaign from a queue that is to be no more."""
         return self._order("campaign", f"{tenant}~{name}")[0]

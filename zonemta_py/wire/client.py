@@ -387,6 +387,17 @@ class RemoteQueue:
     async def peek(self, queue: str, most: int = 1) -> list[Delivery]:
         return list(map(whole, await self._asked(Operation.PEEK, queue, most)))
 
+    # -- what plugins keep
+
+    async def plugin_store(self, what: str, plugin: str, name: str, token: str, arguments: list[Any]) -> Any:
+        """As `queue.core.plugin_store.PluginStore.do`, once, however often the connection or the queue's process ends
+        meanwhile. Raises ValueError, QueueRefusal."""
+        while True:
+            try:
+                return await self._asked(Operation.PLUGIN, what, plugin, name, token, arguments)
+            except Lost:  # the same token has the same answer
+                continue
+
     # -- Admin
 
     async def ask(self, question: Question[P, A], *_: P.args, **arguments: P.kwargs) -> A:

@@ -44,6 +44,7 @@ class Operation(IntEnum):
     LEFT_OPEN = 21  # [connections], no answer: of a sender that has retired
     PLACE = 22  # [lease, site, provider] → place
     FEEDBACK = 23  # [rows] → whether each is new
+    PLUGIN = 24  # [what, plugin, name, token, arguments] → what a plugin's store says (`queue.core.plugin_store`)
     KNOWN = 12  # [token of an envelope] → receipt, if the queue's process before this one has stored it; nil
 
 

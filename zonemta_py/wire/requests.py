@@ -51,6 +51,12 @@ async def owed(queue: LocalQueue, token: str) -> tuple[str, int, int] | None:
     return queue.core.known.get(token)
 
 
+async def kept(queue: LocalQueue, what: str, plugin: str, name: str, token: str, arguments: list[Any]) -> Any:
+    """What plugins keep: known when recovery is over. Raises ValueError, QueueRefusal."""
+    await queue.core.when_ready.wait()
+    return await queue.plugin_store.do(what, plugin, name, token, arguments)
+
+
 async def outlived(work: asyncio.Future[Any]) -> Any:
     """An order is carried out even if its client disconnects."""
     try:

@@ -46,6 +46,7 @@ from zonemta_py.wire.requests import (
     PullRequests,
     SessionRequests,
     answered,
+    kept,
     outlived,
     owed,
     packed,
@@ -135,6 +136,7 @@ class ClientConnection(asyncio.Protocol):
             Operation.TEMPLATE: self._template,
             Operation.ACCEPT: self._accept,
             Operation.KNOWN: self._known,
+            Operation.PLUGIN: self._plugin,
             Operation.BEAT: self._beat,
         }
         self._pulls = PullRequests(queue, lambda: self._name, self._answer, self._run)
@@ -295,6 +297,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _known(self, number: int, token: str) -> None:
         self._run(number, owed(self._queue, token))
+
+    def _plugin(self, number: int, what: str, plugin: str, name: str, token: str, arguments: list[Any]) -> None:
+        self._run(number, kept(self._queue, what, plugin, name, token, arguments))
 
     def _chunk(self, number: int, token: int, chunks: list[bytes], client: str = "") -> None:
         _bytes(*chunks)

@@ -200,7 +200,7 @@ class Maintenance:
         if core.disk.store.fenced:
             return True
         core.forget_queues()
-        more |= self._queue.acceptance.requests.tidy()
+        more |= self._queue.acceptance.requests.tidy() | self._queue.plugin_store.tidy()
         more |= self._queue.feedback_register.tidy() | self._forget_sent()
         more |= self._kept.end()
         self._queue.policy.tidy()
