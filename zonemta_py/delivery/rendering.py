@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.message.gate import Unsendable
 from zonemta_py.delivery.message.signing import Unsigned
+from zonemta_py.mail import edits
+from zonemta_py.mail.headers import split
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, LINES_FIT, UNREADABLE, Delivery, Outcome, QueueRefusal
@@ -25,7 +27,7 @@ NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsendable, Unsigned)
 async def letter(context: SenderContext, delivery: Delivery) -> Body:
     """The finished message of a delivery. Raises one of NotMade, or a plugin's Verdict."""
     if delivery.values is None and not context.host.listens("sender_fetch"):
-        body = Body(delivery, context.dispatch)
+        body = await stored(context, delivery)
     else:
         body = await fetched(context, delivery)
     if context.host.listens("sender_headers"):
@@ -39,7 +41,16 @@ async def fetched(context: SenderContext, delivery: Delivery) -> Body:
     if host.listens("sender_fetch"):
         await host.call("sender_fetch", delivery=delivery)
     pieces = await context.templates.make(delivery) if delivery.values is not None else None
-    return Body(delivery, context.dispatch, pieces)
+    return await stored(context, delivery, pieces)
+
+
+async def stored(context: SenderContext, delivery: Delivery, pieces: list[bytes] | None = None) -> Body:
+    """As stored, with what plugins have changed in its header section since. pieces: of a merged one."""
+    body = Body(delivery, context.dispatch, pieces)
+    if not delivery.edits:
+        return body
+    headers, _ = split(await body.head())
+    return await body.with_header(edits.section(headers, delivery.edits))
 
 
 async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Body:

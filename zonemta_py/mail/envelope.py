@@ -92,6 +92,7 @@ class Envelope:
     lines: 1: all are short enough to be sent (`mail.lines`), 2: some are not, 0: nobody has looked.
     durability: "node": of a node of a cluster, it is accepted as soon as this one has it; the queue takes it out.
     notes: what plugins keep with it (`mail.notes`). scratch: what they keep while it is being received.
+    edits: of its header section, since it was stored (`mail.edits`).
     """
 
     sender: str
@@ -135,6 +136,7 @@ class Envelope:
     lines: int = 0
     durability: str = ""
     notes: dict[str, Any] = field(default_factory=dict)
+    edits: list[Any] | None = None
     _scratch: dict[str, Any] | None = None
 
     @property
@@ -187,7 +189,7 @@ _OPTIONAL = (
     "campaign", "tenant", "hold_until_ms", "hold_for", "deadline_ms", "deadline_mode", "require_tls", "tls_optional",
     "window", "time_zone", "unsubscribe", "unsubscribe_scope", "track",
     "hashes", "source", "request", "digest", "life_h",
-    "token", "clock_ahead_ms", "unsigned", "account", "lines", "durability", "notes",
+    "token", "clock_ahead_ms", "unsigned", "account", "lines", "durability", "notes", "edits",
 )  # fmt: skip
 _optional = attrgetter(*_OPTIONAL)
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

@@ -109,8 +109,8 @@ class Sni:
 
 @dataclass(slots=True)
 class Info:
-    """A message about to be committed. size: bytes as stored. headers: as stored; changes to them have no effect any
-    more."""
+    """A message about to be committed. size: bytes as stored. headers: as stored; what is changed in them is kept
+    beside the message (`mail.edits`) and holds wherever it is sent or shown."""
 
     session: Session | None = None
     size: int = 0

@@ -280,6 +280,7 @@ class Delivery:
     body: LINES_FIT, LINES_LONG or LINES_UNKNOWN.
 
     about: what plugins of a sender may want to know of the envelope, by the name there; empty where there are none.
+    edits: what has to be changed in the header section (`mail.edits`).
     """
 
     lease: int
@@ -329,6 +330,7 @@ class Delivery:
     lines: int = 0
     list_title: str = ""
     about: dict[str, Any] = field(default_factory=dict)
+    edits: list[Any] | None = None
 
     @property
     def notes(self) -> dict[str, Any]:

@@ -14,12 +14,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from zonemta_py.logs.privacy import UserName
+from zonemta_py.mail import edits
 from zonemta_py.mail.addresses.senders import ANYBODY
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.api import log
 from zonemta_py.plugin.arguments import Info, Refusal, Session, StoredMessage
 from zonemta_py.plugin.streams import BodyHooks
-from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.plugin.verdicts import PluginFailed, Verdict
 from zonemta_py.queue.api import Incoming, Receipt
 from zonemta_py.reception.ingest import Ingest
 from zonemta_py.reception.permission import bind
@@ -151,7 +153,16 @@ class Receiver:
             ingest.note_hash()
         if site.host.listens("message_queue"):
             info = Info(self._session, envelope.size, ingest.headers)
+            before = list(ingest.headers.fields) if ingest.headers is not None else []
             await site.host.call("message_queue", envelope=envelope, info=info)
+            if ingest.headers is not None and ingest.headers.fields != before:
+                try:
+                    envelope.edits = edits.between(before, ingest.headers.fields)
+                except ValueError as error:
+                    names = ", ".join(call.plugin for call in site.host.calls("message_queue"))
+                    log.error("a plugin (of %s), hook message_queue: %s", names, error)
+                    raise PluginFailed(names, "message_queue", str(error)) from None
+                ingest.note_headers()
         if not envelope.recipients:
             raise MessageRefused(NOBODY)
         if envelope.deadline_ms or envelope.hold_for:

@@ -10,6 +10,7 @@ from typing import Any
 
 from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.leveldb.store import StoreError
+from zonemta_py.mail import edits
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue import questions
 from zonemta_py.queue.core.bodies import DISK_SHORT
@@ -48,10 +49,9 @@ async def content(queue: QueueContext, id: str, first: int = 1) -> dict[str, Any
     read = partial(messages.chunks, message, first, CHUNKS_AT_ONCE)
     try:
         found = await bodies.run(read) if message.filed else read()
-        return {
-            "chunks": message.chunks,
-            "count": len(found),
-            "data": b"".join(restore(one, CHUNK_BYTES) for one in found),
-        }
+        data = b"".join(restore(one, CHUNK_BYTES) for one in found)
+        if first == 1 and (made := message.metadata.get("edits")):
+            data = edits.applied(data, made)
+        return {"chunks": message.chunks, "count": len(found), "data": data}
     except (StoreError, ValueError) as error:
         raise Refused(f"the content of message {id} cannot be read, or it has just ended ({error})") from None

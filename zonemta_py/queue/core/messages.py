@@ -13,6 +13,7 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
 from zonemta_py.disk.notes import Existence
+from zonemta_py.mail import edits
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.compaction import Compaction
@@ -129,9 +130,11 @@ class Messages:
         if not message.chunks:
             return b""
         try:
-            return restore(message.body or self._first(message), CHUNK_BYTES)
+            found = restore(message.body or self._first(message), CHUNK_BYTES)
         except ValueError as error:
             raise StoreDamaged(f"message {message.id}: {error}") from None
+        made = message.metadata.get("edits")
+        return edits.applied(found, made) if made else found
 
     def cool(self, message: Message) -> None:
         """Drops the body from the cache: it is not expected to be needed again."""

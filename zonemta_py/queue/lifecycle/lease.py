@@ -183,6 +183,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         lines=metadata.get("lines", 0),
         list_title=title_of(headers) if headers else "",
         about=about(metadata) if core.hooks.sends else {},
+        edits=metadata.get("edits"),
     )
 
 
