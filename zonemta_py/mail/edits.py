@@ -31,7 +31,7 @@ def between(before: list[bytes], after: list[bytes]) -> list[Any]:
         raise ValueError(
             f"changes a header section of more than {SECTION_BYTES_MAX:,} bytes; do that in message_headers"
         )
-    return [len(before), *found]
+    return [len(before), *map(list, parts)]
 
 
 def applied(message: bytes, edits: list[Any]) -> bytes:
