@@ -40,7 +40,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from zonemta_py.plugin import Delivery, Drop, Envelope, Headers, Hold, Node, PluginApi, Reject, Stream, encoded
+from zonemta_py.plugin import Delivery, Drop, Envelope, Headers, Hold, Info, Node, PluginApi, Reject, Stream, encoded
 
 NOTE = "attachment_policy"
 """In the notes of a message: which rules hold or mark it."""
@@ -131,14 +131,16 @@ class Options(BaseModel):
 
     rules: list[AttachmentRule] = Field(min_length=1)
     """Asked in their order."""
+    unread: Literal["reject", "accept"] = "reject"
+    """What becomes of a message whose parts cannot all be looked at: nested too deep, too many, or broken."""
     mark_field: str = Field("X-Attachment-Policy", pattern=r"[!-9;-~]+")
     """Field with the names of the rules that mark a message."""
 
 
 def setup(api: PluginApi, options: Options) -> None:
     """Numbers the rules."""
-    global _api, _rules, _mark_field
-    _api, _rules, _mark_field = api, options.rules, options.mark_field
+    global _api, _rules, _mark_field, _unread
+    _api, _rules, _mark_field, _unread = api, options.rules, options.mark_field, options.unread
     for number, rule in enumerate(_rules, 1):
         rule.name = rule.name or str(number)
         if rule.zone and api.zones and rule.zone not in api.zones:
@@ -148,6 +150,14 @@ def setup(api: PluginApi, options: Options) -> None:
 _api: PluginApi
 _rules: list[AttachmentRule]
 _mark_field: str
+_unread: str
+
+
+async def message_queue(envelope: Envelope, info: Info) -> None:
+    """Refuses what nobody could look at."""
+    if info.unread and _unread == "reject":
+        _api.count("rejected", label="unread")
+        raise Reject(554, f"5.6.0 This message is refused, since {info.unread}")
 
 
 async def message_rewrite(envelope: Envelope, node: Node, stream: Stream) -> AsyncIterator[bytes] | None:

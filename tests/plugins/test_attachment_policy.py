@@ -158,3 +158,38 @@ def test_mistakes(rule: dict[str, Any], sentence: str) -> None:
     with pytest.raises(PluginError) as caught:
         load(rule, zones=("default",))
     assert sentence in str(caught.value)
+
+
+def nested(depth: int, leaf: bytes) -> bytes:
+    """A multipart in a multipart in a …"""
+    body = leaf
+    for number in range(depth, 0, -1):
+        head = b'Content-Type: multipart/mixed; boundary="b%d"\r\n' % number
+        body = head + b"\r\n--b%d\r\n%b\r\n--b%d--\r\n" % (number, body, number)
+    return b"Subject: x\r\n" + body
+
+
+LEAF = b'Content-Type: application/x; name="a.exe"\r\n\r\ncontent'
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (nested(30, LEAF), "nested more than 20 deep"),
+        (b"Content-Type: multipart/mixed\r\n\r\n--x\r\n" + LEAF + b"\r\n--x--\r\n", "no boundary"),
+        (
+            b"Content-Type: multipart/mixed; boundary=x\r\n\r\n" + b"--x\r\n\r\nhi\r\n" * 1_001 + b"--x\r\n" + LEAF,
+            "more than 1,000 parts",
+        ),
+    ],
+)
+async def test_what_nobody_could_look_at_is_refused(made: bytes, why: str) -> None:
+    """Or let through, by the operator's word."""
+    rule = {"extensions": ["exe"]}
+    with pytest.raises(Reject, match=why) as caught:
+        await received(load(rule), made)
+    assert (caught.value.reply.code, caught.value.reply.enhanced) == (554, "5.6.0")
+    options = {"attachment_policy": {"rules": [rule], "unread": "accept"}}
+    assert await received(Host.load(Plugins(enabled=["attachment_policy"], options=options)), made)
+    with pytest.raises(Reject, match="Attachments of this kind"):
+        await received(load(rule), nested(20, LEAF))

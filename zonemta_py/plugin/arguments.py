@@ -110,11 +110,13 @@ class Sni:
 @dataclass(slots=True)
 class Info:
     """A message about to be committed. size: bytes as stored. headers: as stored; what is changed in them is kept
-    beside the message (`mail.edits`) and holds wherever it is sent or shown."""
+    beside the message (`mail.edits`) and holds wherever it is sent or shown. unread: why parts of it were not offered
+    to message_rewrite, as its MIME structure is beyond bounds; "": all were, or no plugin has that hook."""
 
     session: Session | None = None
     size: int = 0
     headers: Headers | None = None
+    unread: str = ""
 
 
 @dataclass(frozen=True, slots=True)

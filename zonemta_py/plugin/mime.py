@@ -114,6 +114,8 @@ class Splitter:
         self._checked = 0  # in a part's header section: length of the lines that are known to be no delimiters
         self._in_leaf = False
         self._nodes = 0
+        self.unread = ""
+        """Why parts have not been told apart; "": all have."""
         self._misses = 0  # lines that began like a delimiter and were none
 
     def begin(self) -> Iterator[Event]:
@@ -161,6 +163,7 @@ class Splitter:
         end = self._held.find(b"\n", self._checked) + 1
         if (not end and len(self._held) > PART_HEADER_BYTES_MAX) or self._checked > PART_HEADER_BYTES_MAX:
             self._in_header, self._line_start = False, True
+            self.unread = f"a part's header section has more than {PART_HEADER_BYTES_MAX:,} bytes"
             yield Other(self._take(self._checked))
             return True
         if not end:
@@ -240,6 +243,8 @@ class Splitter:
         if not delimiter.closing:
             self._levels[-1].parts += 1
         if self._nodes >= NODES_MAX:
+            if not delimiter.closing:
+                self.unread = f"it has more than {NODES_MAX:,} parts"
             self._levels.clear()
             self._in_header = False
 
@@ -264,6 +269,10 @@ class Splitter:
         fits = 0 < len(boundary) <= BOUNDARY_BYTES_MAX and len(self._levels) < DEPTH_MAX
         if fits and node.encoding in _PLAIN_ENCODINGS:
             self._levels.append(_Level(boundary, path, (*parents, node.content_type)))
+        elif len(self._levels) >= DEPTH_MAX:
+            self.unread = f"its parts are nested more than {DEPTH_MAX} deep"
+        else:
+            self.unread = "a multipart has no boundary that can be used, or is encoded itself"
         if raw:
             yield Other(raw)
 

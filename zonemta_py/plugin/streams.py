@@ -42,6 +42,11 @@ class BodyHooks:
         self._splitter: mime.Splitter | None = None
         self._rewriting: Rewriting | None = None
 
+    @property
+    def unread(self) -> str:
+        """As of `Info`."""
+        return self._splitter.unread if self._splitter is not None else ""
+
     @staticmethod
     def wanted(host: Host) -> bool:
         """Whether any plugin implements any of these hooks; if not, pass the bytes on without this class."""

@@ -20,6 +20,7 @@ from typing import Any
 from zonemta_py.config import Plugins
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers
+from zonemta_py.plugin.arguments import Info
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.store import InMemory
 from zonemta_py.plugin.streams import BodyHooks
@@ -41,7 +42,8 @@ def load(
 
 
 async def received(host: Host, message: bytes, envelope: Envelope | None = None) -> bytes:
-    """The message as it would be stored: after message_headers and message_rewrite, seen by the other message_ hooks.
+    """The message as it would be sent from the queue: after message_headers, message_rewrite and message_queue, seen by
+    the other message_ hooks.
 
     Raises Verdict, PluginFailed.
     """
@@ -52,8 +54,11 @@ async def received(host: Host, message: bytes, envelope: Envelope | None = None)
     async def keep(block: bytes) -> None:
         stored.extend(block)
 
-    hooks = BodyHooks(host, envelope or Envelope("", []), headers, keep)
+    envelope = envelope or Envelope("", [])
+    hooks = BodyHooks(host, envelope, headers, keep)
     await hooks.on_headers()
     await hooks.feed(body)
     await hooks.finish()
+    size = len(headers.build()) + 2 + len(stored)
+    await host.call("message_queue", envelope=envelope, info=Info(None, size, headers, hooks.unread))
     return headers.build() + b"\r\n" + bytes(stored)

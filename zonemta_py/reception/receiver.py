@@ -152,7 +152,8 @@ class Receiver:
         if site.rules.body_form is not None:
             ingest.note_hash()
         if site.host.listens("message_queue"):
-            info = Info(self._session, envelope.size, ingest.headers)
+            unread = self._hooks.unread if self._hooks is not None else ""
+            info = Info(self._session, envelope.size, ingest.headers, unread)
             before = list(ingest.headers.fields) if ingest.headers is not None else []
             await site.host.call("message_queue", envelope=envelope, info=info)
             if ingest.headers is not None and ingest.headers.fields != before:
