@@ -123,3 +123,7 @@ _.unsubscribes
 
 # nats-py's client reads by its parser, which is ours
 _._ps
+
+# tests of plugins (plugin/testing)
+_.logged
+_.start_mta

@@ -186,7 +186,7 @@ def test_the_tutorial_passes_its_own_test(tmp_path: Path) -> None:
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(TOP)}, capture_output=True, text=True, timeout=60,
         check=False,
     )  # fmt: skip
-    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 def test_the_table_of_hooks_is_the_declared_one() -> None:

@@ -58,6 +58,29 @@ def test_an_installed_copy_finds_the_bundled_plugins(wheel: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
 
 
+def test_an_installed_copy_tests_plugins(wheel: Path, tmp_path: Path) -> None:
+    """In a server of its own, without pytest."""
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    (tmp_path / "mark.py").write_text(
+        "async def sender_headers(delivery, headers):\n    headers.add('X-Mark', 'seen')\n"
+    )
+    (tmp_path / "trial.py").write_text(
+        "import asyncio, sys\n"
+        "sys.modules['pytest'] = None\n"
+        "from zonemta_py.plugin.testing import running\n"
+        "async def trial():\n"
+        "    async with running('mark.py') as mta:\n"
+        "        await mta.send('anna@example.com')\n"
+        "        found = await mta.arrived('anna@example.com')\n"
+        "        print(found.headers.get('X-Mark'), sys.modules['zonemta_py'].__file__)\n"
+        "asyncio.run(trial())\n"
+    )
+    run = {"cwd": tmp_path, "env": {"PYTHONPATH": str(site)}, "capture_output": True, "text": True, "timeout": 60}
+    told = subprocess.run([sys.executable, "trial.py"], check=False, **run)  # type: ignore[call-overload]
+    assert told.stdout.split() == ["seen", str(site / "zonemta_py/__init__.py")], told.stderr
+
+
 def test_the_image_is_made_of_named_files() -> None:
     """config/requirements.lock has each dependency in a version that pyproject.toml allows, with the hashes of its
     files and no place to get them from; `scripts/lock` writes it."""

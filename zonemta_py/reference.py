@@ -20,13 +20,12 @@ import textwrap
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from zonemta_py.config import Config, Zone
+from zonemta_py.config import Config, Zone, as_toml
 from zonemta_py.config.secret import hidden
 
 _WIDTH = 100
@@ -81,7 +80,7 @@ def _section(header: str, name: str, section: BaseModel, live: bool) -> Iterator
         yield _line(key, hidden(key, value), live=(live or _needed(section, key)) and value is not None)
     for table, rows in tables:
         for key, row in rows.items():
-            yield from ("", f"[{table}.{_key(key)}]", *_options(row, table == "plugins.options"))
+            yield from ("", f"[{table}.{as_toml.key(key)}]", *_options(row, table == "plugins.options"))
     for lines in inner:
         yield from lines
 
@@ -143,32 +142,8 @@ def _wrapped(text: str) -> list[str]:
 
 def _line(key: str, value: Any, live: bool) -> str:
     if value is None:
-        return f"#{_key(key)} = …"
-    return f"{'' if live else '#'}{_key(key)} = {_toml(value)}"
-
-
-def _key(key: str) -> str:
-    return key if key.replace("-", "").replace("_", "").isalnum() and key.isascii() else _quoted(key)
-
-
-def _toml(value: Any) -> str:
-    """Strings, numbers, arrays: JSON's forms are TOML's too; tables inside values become inline ones."""
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(str(k))} = {_toml(v)}" for k, v in value.items()) + " }" if value else "{}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, Path):
-        value = str(value)
-    if isinstance(value, str):
-        return _quoted(value)
-    return json.dumps(value, default=str)
-
-
-def _quoted(text: str) -> str:
-    """JSON's string is TOML's basic string, except that TOML wants DEL escaped and no surrogate pairs."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return f"#{as_toml.key(key)} = …"
+    return f"{'' if live else '#'}{as_toml.key(key)} = {as_toml.value(value)}"
 
 
 def openapi() -> str:

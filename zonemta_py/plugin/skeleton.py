@@ -17,19 +17,21 @@ _LINE = 88
 _EXAMPLES = {
     "Address": 'Address("anna@example.com")', "Attempts": "Attempts(0, 0, 0)", "Auth": 'Auth("anna", "secret")',
     "Bounce": 'Bounce("1", "shop@example.com", [Recipient("anna@example.com")], Reply(550, "5.1.1", "No such user"))',
-    "ConnectOptions": 'ConnectOptions("mx.example.com")', "Envelope": 'Envelope("shop@example.com", [])',
+    "ConnectOptions": 'ConnectOptions("mx.example.com")', "Envelope": "envelope()",
     "Headers": 'Headers.parse(b"Subject: hello\\r\\n")', "Info": "Info()",
     "PluginApi": 'PluginApi("test")', "Process": 'Process("receiver", 1)',
     "Deferral": 'Deferral(Reply(452, "4.2.2", "Mailbox full"), 1, 0, 0)',
     "Ending": 'Ending("quit", None, 1, 1, 0, 0.5)',
     "Refusal": 'Refusal("RCPT", Reply(550, "5.1.1", "No such user"), "anna@example.com")',
     "NextTry": 'NextTry(300, Reply(452, "4.2.2", "Mailbox full"), 1, 0)', "StoredMessage": 'StoredMessage("1")',
-    "Routing": 'Routing("anna@example.com", "default")', "Server": "Server()", "Session": 'Session(client="192.0.2.1")',
+    "Routing": 'Routing("anna@example.com", "default")', "Server": "Server()", "Session": "session()",
     "Sni": "Sni()",
-    "Delivery": 'Delivery(0, "1", "default", "example.com", "shop@example.com", [Recipient("anna@example.com")], 5, 1)',
+    "Delivery": "delivery()",
     "str": '"example.com"', "dict[str, Any]": '{"level": "info", "logger": "mail", "message": "hello"}',
 }  # fmt: skip
 """An argument of each kind that a test can make without a server."""
+_BUILDERS = {"envelope", "delivery", "session"}
+"""Of `zonemta_py.plugin.testing`."""
 
 
 def plugin(name: str, hooks: Iterable[str]) -> str:
@@ -62,7 +64,7 @@ def plugin(name: str, hooks: Iterable[str]) -> str:
 
 def test(name: str, hooks: Iterable[str]) -> str:
     """The text of test_NAME.py."""
-    calls, ours = list[str](), set[str]()
+    calls, ours, builders = list[str](), set[str](), {"load", "running"}
     for hook in hooks:
         parameters = inspect.signature(getattr(spec, hook)).parameters.values()
         kinds = [(one.name, str(one.annotation)) for one in parameters]
@@ -70,6 +72,7 @@ def test(name: str, hooks: Iterable[str]) -> str:
             continue
         made = [f"{argument}={_EXAMPLES[kind]}" for argument, kind in kinds]
         ours |= {word for one in made for word in _TYPE.findall(one.split('"')[0] + one) if word in offered.__all__}
+        builders |= {kind.lower() for _, kind in kinds} & _BUILDERS
         arguments = "".join(f"        {one},\n" for one in made)
         call = "host.call_now" if not spec.HOOKS[hook].waits else "await host.call"
         calls.append(
@@ -77,23 +80,29 @@ def test(name: str, hooks: Iterable[str]) -> str:
             f'    {call}(\n        "{hook}",\n{arguments}    )\n'
             f'    assert [row["value"] for row in host.statistics() if row.get("counter") == "{hook}"] == [1]\n'
         )
-    needed = f"{_import(ours)}\n" if ours else ""
+    mail = (
+        "@pytest.mark.asyncio\nasync def test_mail_arrives() -> None:\n"
+        '    """In a real server, with a sink as the destination."""\n'
+        "    async with running(PLUGIN) as mta:\n"
+        '        assert (await mta.send("anna@example.com")).code == 250\n'
+        '        assert (await mta.arrived("anna@example.com")).sender == "shop@example.com"\n'
+    )
+    needed = f"import pytest\n{_import(ours)}\n" if ours else "import pytest\n"
     first = f'PLUGIN = Path(__file__).with_name("{name}.py")\n'
     loads = (
         'def test_it_loads() -> None:\n    """Hooks, arguments and options are checked."""\n    assert load(PLUGIN)\n'
     )
-    needed = ("import pytest\n" if calls else "") + needed
-    head = f'"""{name}, called as the server does it."""\n\nfrom pathlib import Path\n\n{needed}'
-    return "\n\n".join([f"{head}from zonemta_py.plugin.testing import load\n\n{first}", loads, *calls])
+    head = f'"""{name}, called as the server does it, and in a real one."""\n\nfrom pathlib import Path\n\n{needed}'
+    return "\n\n".join([f"{head}{_import(builders, 'zonemta_py.plugin.testing')}\n\n{first}", loads, *calls, mail])
 
 
-def _import(names: Iterable[str]) -> str:
+def _import(names: Iterable[str], module: str = "zonemta_py.plugin") -> str:
     """As formatters write it."""
     names = sorted(names, key=str.lower)
-    line = f"from zonemta_py.plugin import {', '.join(names)}"
+    line = f"from {module} import {', '.join(names)}"
     if len(line) <= _LINE:
         return line
-    return "from zonemta_py.plugin import (\n" + "".join(f"    {name},\n" for name in names) + ")"
+    return f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
 
 
 def _plain(signature: inspect.Signature) -> str:

@@ -1,10 +1,4 @@
-"""For tests of plugins: a plugin is loaded and called as the server does it, without a server.
-
-    from zonemta_py.plugin.testing import load, received
-
-    host = load("links.py", {"domain": "news.example.com"})
-    await host.call("queue_route", envelope=envelope, routing=routing)
-    stored = await received(host, b"Subject: x\\r\\n\\r\\nHello\\r\\n")
+"""A plugin that is loaded and called as the server does it, without a server.
 
 Failures: `load` raises PluginError, as at a start. A verdict is raised as the plugin raised it; whatever else goes
 wrong in a plugin is logged and a PluginFailed, raised from the cause.
