@@ -2,11 +2,13 @@
 
 `reference()` is config/zonemta.toml: every key there is, commented out at its default. `effective(config)` is what
 `zonemta config show` prints: the same with the values in force, secrets hidden. Other files that are made from code:
-the description of the HTTP interface, the JSON Schema of events, the tables of quantities and of metrics.
+the description of the HTTP interface, the JSON Schema of events, the page of what plugins have, the tables of
+quantities and of metrics.
 
     python -m zonemta_py.reference > config/zonemta.toml
     python -m zonemta_py.reference --openapi > config/openapi.json
     python -m zonemta_py.reference --events > config/events.schema.json
+    python -m zonemta_py.reference --plugins > docs/PLUGIN_FIELDS.md
     python -m zonemta_py.reference --quantities, --metrics   (between the marks in docs/METRICS.md)
 """
 
@@ -184,6 +186,14 @@ def quantities() -> str:
     return "\n".join([*head, *rows]) + "\n"
 
 
+def plugins() -> str:
+    """Hooks and fields of plugins: docs/PLUGIN_FIELDS.md."""
+    from zonemta_py.plugin import fields_page
+
+    return fields_page.page()
+
+
 if __name__ == "__main__":
-    made = {"--openapi": openapi, "--events": events, "--metrics": metrics, "--quantities": quantities}
+    made = {"--openapi": openapi, "--events": events, "--plugins": plugins, "--metrics": metrics}
+    made["--quantities"] = quantities
     print(made.get("".join(sys.argv[1:]), reference)(), end="")

@@ -25,7 +25,8 @@ class Notify(IntFlag):
 
 @dataclass(slots=True)
 class Recipient:
-    """One RCPT TO: address as given (domain lower-cased), NOTIFY flags and ORCPT ("rfc822;user@example.com").
+    """One RCPT TO. address: as given (domain lower-cased). notify: flags of NOTIFY (`Notify`). orcpt: of ORCPT, as
+    "rfc822;user@example.com".
 
     values: of a merged message: what its template is filled with, one for each of `Envelope.columns`; else None. noted:
     its notes, if there may be any.
@@ -68,10 +69,13 @@ class Recipient:
 class Envelope:
     """What is known about a message besides its bytes.
 
-    sender: return path, "" for the null one. size: bytes as stored. ret: "FULL", "HDRS" or None (RFC 3461 4.3).
-    body: "7BIT" or "8BITMIME". protocol: "ESMTP", "ESMTPS", "ESMTPSA" … (RFC 3848), "LOCAL" for our own notices.
-    origin: the client's IP address. received_ms: UNIX time in ms. headers: chosen fields, lower-case name → value
-    (unfolded, first occurrence). sending_zone: value of X-Sending-Zone, if the listener let it pass.
+    sender: return path, "" for the null one. recipients: those that were not refused. size: bytes as stored. ret:
+    "FULL", "HDRS" or None (RFC 3461 4.3). envid: ENVID of MAIL, None: not said. body: "7BIT" or "8BITMIME". smtputf8:
+    it needs RFC 6531. protocol: "ESMTP", "ESMTPS", "ESMTPSA" … (RFC 3848), "LOCAL" for our own notices. origin: the
+    client's IP address. origin_name: what it called itself in EHLO. user: as who it has logged in, None: it has not.
+    received_ms: UNIX time in ms. headers: chosen fields, lower-case name → value (unfolded, first occurrence).
+    sending_zone: value of X-Sending-Zone, if the listener let it pass. campaign, tenant: whose it is, None: nobody's in
+    particular.
 
     priority: -9 … 9 (RFC 6710), None: nothing was said. hold_until_ms: not before (RFC 4865), UNIX ms, 0: at once.
     hold_for: it was said as an interval, so it lasts as long whatever the clock is set to.
@@ -83,7 +87,8 @@ class Envelope:
     hashes: "relaxed" or "simple" → SHA-256 of the body in that canonical form (RFC 6376 3.4).
 
     A merged message has no body: `campaign` names the template that the sender fills for each recipient with its
-    values, whose names are `columns`; size is then that of one typical message. source: the local address it is to be
+    values, whose names are `columns`; size is then that of one typical message. columns: empty if it is not merged.
+    source: the local address it is to be
     sent from. request: the client's key for this request, "" for none; digest: SHA-256 of what it asked for. life_h:
     hours after which it expires, 0: those of [retry]. token: by which its receiver asks for it if the queue dies
     before it answers. clock_ahead_ms: how far the clock was ahead of CLOCK_MONOTONIC when the intervals began that it

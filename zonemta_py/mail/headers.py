@@ -68,6 +68,7 @@ class Headers:
         return [_value(field) for field, own in zip(self.fields, self.names, strict=True) if own == wanted]
 
     def count(self, name: str) -> int:
+        """How many such fields there are."""
         return self.names.count(name.lower().encode())
 
     def decoded(self, name: str, characters_max: int = 200) -> str:

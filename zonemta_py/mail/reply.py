@@ -29,6 +29,7 @@ class Reply:
 
     @property
     def positive(self) -> bool:
+        """2xx or 3xx."""
         return 200 <= self.code < 400
 
     @property

@@ -34,9 +34,10 @@ class PluginApi:
     """Handed to `setup(api, options)`; a plugin keeps it to count and log later. `setup` runs once, before the
     processes are forked: threads and connections are for the hook that first needs them.
 
-    name: the plugin's name. zones: names of the configured zones, empty where they are not known.
-    log: a logger of its own. commands, counters, headers: what was registered so far. timeout_s: after which a call
-    of a hook is cut off; what a plugin waits for itself has to end before. file: where its code is.
+    name: the plugin's name. zones: names of the configured zones, empty where they are not known. log: a logger of its
+    own. store: values and counters that all processes share; from `start` on. commands, counters, headers: what was
+    registered so far. timeout_s: after which a call of a hook is cut off; what a plugin waits for itself has to end
+    before. file: where its code is.
     """
 
     def __init__(self, name: str, zones: Iterable[str] = (), timeout_s: float = 5, file: str = "") -> None:

@@ -43,7 +43,8 @@ class Process:
 
 @dataclass(slots=True)
 class Session:
-    """One client's connection. id: unique in logs. client, server: IP addresses. helo: what HELO or EHLO named.
+    """One client's connection. id: unique in logs. listener: its name. client, server: IP addresses. client_port: the
+    client's. helo: what HELO or EHLO named.
 
     user: "" until authenticated. tls: "" or "TLSv1.3 TLS_AES_256_GCM_SHA384". protocol: "SMTP", "ESMTP", "ESMTPS" …
     (RFC 3848). senders: whom the client may send as. account: the
@@ -76,7 +77,7 @@ class Address:
 
 @dataclass(slots=True)
 class Auth:
-    """What a client authenticates with. method: "PLAIN" or "LOGIN"."""
+    """What a client authenticates with. username, password: as it gave them. method: "PLAIN" or "LOGIN"."""
 
     username: str
     password: str
@@ -92,7 +93,8 @@ CommandHandler = Callable[[str, Session], Awaitable[Reply]]
 
 @dataclass(slots=True)
 class Server:
-    """A listener about to open. ehlo_keywords: lines added to EHLO. commands: upper-case word → handler."""
+    """A listener about to open. listener: its name. ehlo_keywords: lines added to EHLO. commands: upper-case word →
+    handler."""
 
     listener: str = ""
     ehlo_keywords: list[str] = field(default_factory=list)
@@ -101,7 +103,7 @@ class Server:
 
 @dataclass(slots=True)
 class Sni:
-    """context: the TLS context to use; None keeps the listener's own."""
+    """A TLS handshake. listener: its name. context: the TLS context to use; None keeps the listener's own."""
 
     listener: str = ""
     context: ssl.SSLContext | None = None
@@ -109,9 +111,10 @@ class Sni:
 
 @dataclass(slots=True)
 class Info:
-    """A message about to be committed. size: bytes as stored. headers: as stored; what is changed in them is kept
-    beside the message (`mail.edits`) and holds wherever it is sent or shown. unread: why parts of it were not offered
-    to message_rewrite, as its MIME structure is beyond bounds; "": all were, or no plugin has that hook."""
+    """A message about to be committed. session: the client's. size: bytes as stored. headers: as stored; what is
+    changed in them is kept beside the message (`mail.edits`) and holds wherever it is sent or shown. unread: why
+    parts of it were not offered to message_rewrite, as its MIME structure is beyond bounds; "": all were, or no
+    plugin has that hook."""
 
     session: Session | None = None
     size: int = 0
@@ -163,7 +166,8 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class Deferral:
     """A recipient that is put off. reply: why, the server's or ours. kind: the class of the reply, "" if none is known.
-    attempts: so far. first_ms: UNIX time of the first one; next_ms: before which it is not tried again."""
+    attempts: so far. first_ms: UNIX time of the first one; next_ms: before which it is not tried again. remote: the
+    server's "name[ip]:port", "" if there was none."""
 
     reply: Reply
     attempts: int
@@ -177,7 +181,10 @@ class Deferral:
 class NextTry:
     """When a recipient that is put off is tried again. wait_s: seconds from now, as the zone's schedule or a plugin of
     the sender has it; set another. At least a second; its lifetime's end and the hours in which it may be sent hold.
-    The rest is as of `Deferral`."""
+
+    reply: why it is put off, the server's or ours. attempts: so far. first_ms: UNIX time of the first one. kind: the
+    class of the reply, "" if none is known. remote: the server's "name[ip]:port", "" if there was none.
+    """
 
     wait_s: float
     reply: Reply
@@ -232,7 +239,8 @@ class Routing:
 
 @dataclass(slots=True)
 class ConnectOptions:
-    """How a connection is about to be made. addresses: IPs to try in order, empty until they are looked up.
+    """How a connection is about to be made. host, port: of the server. addresses: IPs to try in order, empty until they
+    are looked up. source: local IP address, "" for any.
 
     tls: "none", "opportunistic", "required" or "implicit". hostname: the name for EHLO. socket: a connected,
     non-blocking socket (a proxy's, say) to use instead of connecting.
@@ -248,7 +256,11 @@ class ConnectOptions:
 
 
 class Connection(Protocol):
-    """A connection to a remote server, greeted and ready for MAIL. Built by delivery, only read by plugins."""
+    """A connection to a remote server, greeted and ready for MAIL. Built by delivery, only read by plugins.
+
+    host: the server's name. address, port: where it is connected to; local: our IP address. tls: "" or
+    "TLSv1.3 TLS_AES_256_GCM_SHA384". capabilities: keywords of its EHLO, in capitals.
+    """
 
     host: str
     address: str
@@ -263,9 +275,8 @@ class Connection(Protocol):
 
 @dataclass(slots=True)
 class Attempts:
-    """UNIX times in ms of the first, the last but one and the last attempt; 0 where there was none.
-
-    previous_ms is known after the second attempt only, later it is 0.
+    """UNIX times in ms of attempts; 0 where there was none. first_ms: the first. last_ms: the last. previous_ms: the
+    one before it, after the second attempt only; later it is 0.
     """
 
     first_ms: int

@@ -31,7 +31,10 @@ class StoreUnavailable(OSError):
 
 
 class Taking(NamedTuple):
-    """What was taken of a counter: for `give_back`. Plain, so that it can be kept in notes as a list."""
+    """What was taken of a counter: for `give_back`. Plain, so that it can be kept in notes as a list.
+
+    name: of the counter. n: how much was taken. window: which of its times that was.
+    """
 
     name: str
     n: int

@@ -253,22 +253,27 @@ LINES_UNKNOWN, LINES_FIT, LINES_LONG = 0, 1, 2
 class Delivery:
     """A lease: one message, one destination, up to 100 recipients, and the permission to deliver them now.
 
-    lease: number of the lease, unique in the life of the queue process. destination: lower-case domain (MX lookup) or
-    "host:port" if the zone or a plugin names the host. host, port: the named host, "" means MX lookup of `destination`.
-    source: local IP to bind, "" means any. chunks: how many chunks the body has; body: the whole body if it is one
-    chunk, else None (fetch chunks 1…chunks with `Dispatch.chunk`). attempts: earlier attempts, per recipient. routing:
-    what `queue_route` plugins set for these recipients besides host, port, source (auth, tls …).
+    lease: number of the lease, unique in the life of the queue process. id: of the message. zone: its name. sender:
+    return path, "" for the null one. recipients: those that it is for. size: bytes of the message as stored.
+    destination: lower-case domain (MX lookup) or "host:port" if the zone or a plugin names the host. host, port: the
+    named host, "" means MX lookup of `destination`. source: local IP to bind, "" means any. chunks: how many chunks the
+    body has; body: the whole body if it is one chunk, else None (fetch chunks 1…chunks with `Dispatch.chunk`).
+    attempts: earlier attempts, per recipient. routing: what `queue_route` plugins set for these recipients besides
+    host, port, source (auth, tls …).
+
+    ret, envid, smtputf8, priority, require_tls, tls_optional, unsubscribe, unsubscribe_scope, track: see `Envelope`.
+    campaign, tenant: as there, "" for none. eightbit: its body is 8BITMIME.
 
     hosts: [[MX host, [address …]] …] in the order to try, found by the queue; empty if `host` is named. secure: they
     are DNSSEC-validated. site, provider: the group of destinations that limits count by ("" if none). may_connect: a
     new connection may be opened; if False, only an idle one may be used, and without one the recipients are RELEASED,
-    stage "limit". messages_per_connection (0: the zone's) and idle_s (None: the zone's) limit the connection. hashes:
-    SHA-256 of the body by canonicalization, computed at reception.
+    stage "limit". messages_per_connection: most messages over one connection, 0: the zone's. idle_s: how long it may be
+    idle, None: as the zone says. hashes: SHA-256 of the body by canonicalization, computed at reception.
 
     values: None, or the message is merged: it has no body (chunks 0), and each recipient's message is made from the
     template of `campaign` with the recipient's values, in the recipients' order, named by `columns`. With several
-    recipients, their messages follow one another over one connection. template: a hash of that template's content, so
-    that a cached template is the right one. received_ms: UNIX time for the Date field.
+    recipients, their messages follow one another over one connection. columns: names of the values. template: a hash of
+    that template's content, so that a cached template is the right one. received_ms: UNIX time for the Date field.
 
     stepwise: the site needs one command at a time. counted: limits count the lease as one message, so what does not go
     with the first transaction is released. unsigned: see `Envelope`. tables: names of the [[destinations]] tables whose
@@ -376,7 +381,8 @@ def about(metadata: Mapping[str, Any]) -> dict[str, Any]:
 class Outcome:
     """The same verdict for some recipients of a delivery.
 
-    recipients: indices into `Delivery.recipients`. stage: "connect", "banner", "ehlo", "tls", "tls-policy", "auth",
+    verdict: of `Verdict`. reply: the server's, or a sentence of ours. recipients: indices into `Delivery.recipients`.
+    stage: "connect", "banner", "ehlo", "tls", "tls-policy", "auth",
     "mail", "rcpt", "data", "body", "dot", "dns", "plugin", "proxy", "source", "limit", "queue", "pull". delay_s: None
     for the retry schedule, else seconds until the next try. relayed: NOTIFY could not be passed on, since the server
     does not offer DSN (RFC 3461 5.2.2). kind: the class of a reply that is our own sentence; "": a server's, which the
@@ -395,7 +401,8 @@ class Outcome:
 
 @dataclass(slots=True)
 class Result:
-    """What became of a delivery. Every recipient index is in exactly one outcome, of this or of an earlier part.
+    """What became of a delivery. lease: of the delivery. outcomes: every recipient index is in exactly one, of this or
+    of an earlier part.
 
     down_s: not None if the destination as a whole could not be reached (connect, banner, EHLO, TLS failures, 421): the
     scheduler rests it for that many seconds; 0 lets the queue choose. remote: the server's "name[ip]:port"; local: our
