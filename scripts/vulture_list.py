@@ -58,6 +58,7 @@ _.__annotations__
 _.api_mail
 _.message_analyze
 _.message_headers
+_.message_queue
 _.message_rewrite
 _.message_store
 _.queue_route
