@@ -175,6 +175,18 @@ class _Reader(Parser):
             await super().parse(data[at:] if at else data)
 
 
+async def _answers(client: Client, seconds: float) -> bool:
+    """Whether its server answers a ping in that time.
+
+    Not by `Client.flush`: a late answer to one that was given up ends nats-py's task that reads, and then `flush` says
+    that all is well. Raises errors.Error, OSError.
+    """
+    pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    await client._send_ping(pong)
+    await asyncio.wait({pong}, timeout=seconds)
+    return pong.done()
+
+
 class Nats:
     """One lasting connection."""
 
@@ -337,12 +349,9 @@ class Nats:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(gone.wait(), PING_S)
                     return
-            try:
-                async with asyncio.timeout(PONG_S):
-                    await client.flush(int(PONG_S) + 1)
-                missed = 0
-            except (errors.TimeoutError, TimeoutError):
-                missed += 1
+            if client._reading_task is None or client._reading_task.done():
+                return
+            missed = 0 if await _answers(client, PONG_S) else missed + 1
 
     def _fail(self, error: NatsError) -> None:
         for tell in [*self._open.values()]:
@@ -782,7 +791,7 @@ class Nats:
         if self._client is not None:
             with suppress(errors.Error, OSError):  # else with the next connection
                 await self._client.subscribe(subject, cb=take, pending_msgs_limit=0, pending_bytes_limit=0)
-                await self._client.flush(CONNECT_S)
+                await _answers(self._client, CONNECT_S)
 
     async def tell(self, subject: str, data: bytes = b"") -> None:
         """Publishes it for those who listen just now."""
