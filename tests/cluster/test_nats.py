@@ -15,6 +15,7 @@ from zonemta_py.cluster.nats import (
     NoQuorum,
     NotThere,
     WrongSequence,
+    _answers,
 )
 from zonemta_py.config import ClusterSection
 
@@ -345,3 +346,28 @@ async def test_all_servers_die_and_come_back(log: Log, servers: ThreeServers) ->
     servers.start()
     assert await waiting == 11
     assert await log.sequences() == list(range(1, 12))
+
+
+async def test_a_late_answer_to_a_ping_ends_no_reading(nats: Nats, servers: ThreeServers) -> None:
+    """nats-py's own wait for one ends its task that reads if the answer comes after it was given up."""
+    client = nats._client
+    assert client is not None
+    for server in servers.all:
+        server.hang()
+    assert not await _answers(client, 0.2)
+    for server in servers.all:
+        server.go_on()
+    await nats.account()
+    assert not client._reading_task.done()
+
+
+async def test_who_reads_nothing_any_more_connects_anew(nats: Nats) -> None:
+    """Whatever has ended nats-py's task that reads: its `flush` says then that all is well."""
+    client = nats._client
+    assert client is not None
+    client._reading_task.cancel()
+    await asyncio.wait({client._reading_task})
+    async with asyncio.timeout(30):
+        while nats.connections < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.05)
+    await nats.account()
