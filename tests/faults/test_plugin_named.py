@@ -32,6 +32,10 @@ async def message_queue(envelope, info):
 async def queue_route(envelope, routing):
     if routing.recipient.startswith("later"):
         raise Defer(3600, "Not today")
+    if routing.recipient.startswith("asked"):
+        raise Hold("it is asked about")
+    if routing.recipient.startswith("nowhere"):
+        routing.zone = "no-such-zone"
 
 
 async def sender_response_error(delivery, connection, reply):
@@ -53,14 +57,15 @@ def hand_in(mta: Mta, to: str, sender: str = "ann@src.test") -> None:
 async def test_a_plugin_is_named_wherever_one_looks(tmp_path: Path) -> None:
     plugin, events = tmp_path / "decides.py", tmp_path / "events.jsonl"
     plugin.write_text(PLUGIN)
-    more = f'[plugins]\nenabled = ["{plugin}"]\n[[event_sinks]]\nname = "all"\nkind = "file"\npath = "{events}"\n'
-    options = SinkOptions(listen=("127.0.0.1:0",), rules=("rcpt:/^full/ 550 5.2.2 mailbox full",))
+    more = f'[plugins]\nenabled = ["{plugin}"]\nunknown_zone = "hold"\n'
+    more += f'[[event_sinks]]\nname = "all"\nkind = "file"\npath = "{events}"\n'
+    options = SinkOptions(listen=("127.0.0.1:0",), keep=True, rules=("rcpt:/^full/ 550 5.2.2 mailbox full",))
     async with Sink(options) as sink:
         mta = Mta(tmp_path / "queue", sink.port, home=tmp_path, more=more, processes=1)
         mta.start()
         try:
             await mta.taking()
-            for to in ("full@x.test", "held@x.test", "later@x.test"):
+            for to in ("full@x.test", "held@x.test", "later@x.test", "asked@x.test", "nowhere@x.test"):
                 await asyncio.to_thread(hand_in, mta, to)
             with pytest.raises(smtplib.SMTPRecipientsRefused):
                 await asyncio.to_thread(hand_in, mta, "refused@x.test")
@@ -90,7 +95,10 @@ async def test_a_plugin_is_named_wherever_one_looks(tmp_path: Path) -> None:
             [data] = [one["data"] for one in found if one["data"].get("plugin") and one["type"].endswith("deferred")]
             assert data.items() >= named.items()
             assert "plugin=decides hook=sender_response_error said=" in mta.log.read_text()
-            for who, hook in (("full", "sender_response_error"), ("held", "sender_fetch"), ("later", "queue_route")):
+            for who, hook in (
+                ("full", "sender_response_error"), ("held", "sender_fetch"), ("later", "queue_route"),
+                ("asked", "queue_route"), ("nowhere", "queue_route"),
+            ):  # fmt: skip
                 assert f"(plugin decides, hook {hook})" in await said("explain", f"{who}@x.test", "--json"), who
             assert "plugin decides, hook smtp_rcpt_to: <refused@x.test>" in mta.log.read_text()
             assert "550 5.7.1 Not here" in mta.log.read_text()
@@ -99,11 +107,28 @@ async def test_a_plugin_is_named_wherever_one_looks(tmp_path: Path) -> None:
             metrics = await asyncio.to_thread(mta.ask, "metrics")
             assert metrics["gauges"]["zonemta_plugin_recent_failures"] == [[["decides"], 3]]
             verdicts = {labels[1]: n for labels, n in metrics["counters"]["zonemta_plugin_verdicts_total"]}
-            assert verdicts.items() >= {"sender_response_error": 1, "smtp_rcpt_to": 1, "queue_route": 1}.items()
+            assert verdicts.items() >= {"sender_response_error": 1, "smtp_rcpt_to": 1, "queue_route": 3}.items()
+            [row] = [
+                row
+                for row in json.loads(await said("trace", "asked@x.test", "--json"))["rows"]
+                if row["what"] == "held"
+            ]
+            assert row.items() >= {"plugin": "decides", "hook": "queue_route"}.items()
+            assert sum(one["type"].endswith("held") for one in found) == 3
+            total = (await asyncio.to_thread(mta.ask, "size"))["total"]
+            assert (total["held"], total["deferred"], total["queued"]) == (3, 2, 0)
             mta.kill("all")
             mta.dead()
             mta.start()
             await mta.taking()
             assert "(plugin decides, hook sender_fetch)" in await said("explain", "held@x.test", "--json")
+            assert (await asyncio.to_thread(mta.ask, "size"))["total"]["held"] == 3
+            assert not sink.messages
+            for who in ("asked", "nowhere"):
+                assert "1 recipient" in await said("queue", "release", "--recipient", f"{who}@x.test"), who
+            while len(sink.messages) < 2:  # noqa: ASYNC110 - the sink tells nobody
+                await asyncio.sleep(0.1)
+            assert sorted(one.recipients[0] for one in sink.messages) == ["asked@x.test", "nowhere@x.test"]
         finally:
             mta.end()
+    assert await mta.problems() == []

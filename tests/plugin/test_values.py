@@ -31,7 +31,7 @@ from zonemta_py.plugin.arguments import (
 )
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.spec import HOOKS
-from zonemta_py.plugin.verdicts import PluginFailed
+from zonemta_py.plugin.verdicts import Hold, PluginFailed
 from zonemta_py.queue.api import Delivery, Result
 
 MakeHost = Callable[..., Host]
@@ -157,7 +157,7 @@ async def test_passwords_are_not_shown(make_host: MakeHost, caplog: pytest.LogCa
     assert "topsecret" not in caplog.text
 
 
-@pytest.mark.parametrize("unknown", ["default", "refuse"])
+@pytest.mark.parametrize("unknown", ["default", "refuse", "hold"])
 async def test_an_unknown_zone(make_host: MakeHost, caplog: pytest.LogCaptureFixture, unknown: str) -> None:
     """By the operator's choice."""
     host = make_host(
@@ -168,6 +168,10 @@ async def test_an_unknown_zone(make_host: MakeHost, caplog: pytest.LogCaptureFix
         if unknown == "refuse":
             with pytest.raises(PluginFailed):
                 await host.call("queue_route", **given)
+        elif unknown == "hold":
+            with pytest.raises(Hold, match=r"set routing\.zone to 'nowhere'"):
+                await host.call("queue_route", **given)
+            return
         else:
             await host.call("queue_route", **given)
             assert "a@x.test stays in default" in caplog.text

@@ -170,9 +170,10 @@ class Plugins(Section):
     """Where names are looked up first; empty: the bundled plugins."""
     timeout_s: float = Field(5, gt=0)
     """Longest a single hook call may take."""
-    unknown_zone: Literal["default", "refuse"] = "default"
+    unknown_zone: Literal["default", "refuse", "hold"] = "default"
     """When a plugin sends a recipient to a zone that is not configured: "default" leaves it in the zone that it had,
-    with a warning that names the plugin; "refuse" counts as the plugin's failure, and the message is deferred (451)."""
+    with a warning that names the plugin; "refuse" counts as the plugin's failure, and the message is deferred (451);
+    "hold" keeps it there for an operator."""
     options: dict[str, dict[str, Any]] = {}
     """[plugins.options.NAME]: handed to the plugin, checked by it."""
 

@@ -25,7 +25,7 @@ from zonemta_py.plugin import values
 from zonemta_py.plugin.api import log
 from zonemta_py.plugin.arguments import there_is
 from zonemta_py.plugin.spec import Hook
-from zonemta_py.plugin.verdicts import PluginFailed, Verdict
+from zonemta_py.plugin.verdicts import Hold, PluginFailed, Verdict
 from zonemta_py.plugin.watchdog import WATCH, Watched
 from zonemta_py.queue.poison import NOTHING, UNDER_WAY, Subject
 
@@ -57,17 +57,17 @@ class CallCounts:
 class Call(Watched):
     """Bound at load."""
 
-    __slots__ = ("_all", "_checked", "_refuses", "_zones", "function", "tally")
+    __slots__ = ("_all", "_checked", "_unknown", "_zones", "function", "tally")
 
     def __init__(
         self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float,
-        zones: frozenset[str] = frozenset(), refuses: bool = False,
+        zones: frozenset[str] = frozenset(), unknown: str = "default",
     ) -> None:  # fmt: skip
-        """zones: names of those to which queue_route may send; empty: they are not known. refuses: to send to another
-        one is a failure, else the recipient stays where it was."""
+        """zones: names of those to which queue_route may send; empty: they are not known. unknown: what becomes of a
+        recipient that it sends to another one, as of `plugins.unknown_zone`."""
         super().__init__(plugin, file, hook, limit_s)
         self.function, self.tally = function, CallCounts()
-        self._zones, self._refuses, self._checked = zones, refuses, values.checked(hook.name, hook.arguments)
+        self._zones, self._unknown, self._checked = zones, unknown, values.checked(hook.name, hook.arguments)
         taken = inspect.signature(function).parameters.values()
         whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
         self._all = None if whole else frozenset(p.name for p in taken)
@@ -209,8 +209,10 @@ class Call(Watched):
             routing, zone = before[0][1], before[0][2][0]
             if routing.zone not in self._zones:
                 sentence = f"set routing.zone to {routing.zone!r}, which the configuration does not have"
-                if self._refuses:
+                if self._unknown == "refuse":
                     raise Misbehaved(f"{sentence}; add it there, or correct the plugin")
+                if self._unknown == "hold":
+                    raise Hold(sentence)
                 self._tell(logging.WARNING, f"{sentence}; {routing.recipient} stays in {zone}", self._line(None))
                 routing.zone = zone
 

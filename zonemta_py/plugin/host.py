@@ -83,8 +83,8 @@ class Host:
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
             checks.set_up(source, api, chosen)
             for name, function in functions.items():
-                refuses = plugins.unknown_zone == "refuse"
-                calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s, zones, refuses))
+                unknown = plugins.unknown_zone
+                calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s, zones, unknown))
             _check_commands(source, api, apis)
             _refuse_threads(source, _threads() - threads)
         _warn_of_unused(plugins, apis)

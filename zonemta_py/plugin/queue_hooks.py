@@ -9,7 +9,7 @@ from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.notices.wording import Failed
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.spec import HOOKS, Attempts, Bounce, Deferral, NextTry, Routing
-from zonemta_py.plugin.verdicts import Defer, Drop, Reject, Verdict
+from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
 from zonemta_py.queue.api import ABOUT, Delivery, QueueRefusal
 from zonemta_py.queue.hooks import PutOff, Routed
 
@@ -42,6 +42,9 @@ class PluginHooks:
         except Defer as verdict:
             said = f"{verdict.reply} (plugin {verdict.plugin}, hook {verdict.hook})"
             return dataclasses.replace(routed, delay_s=verdict.seconds, said=said)
+        except Hold as verdict:
+            said = f"{verdict.reply} (plugin {verdict.plugin}, hook {verdict.hook})"
+            return dataclasses.replace(routed, said=said, held=(verdict.plugin, verdict.hook, verdict.reply))
         except Drop as verdict:
             return dataclasses.replace(routed, drop=verdict.reason)
         except Verdict as failure:

@@ -240,11 +240,12 @@ async def smtp_end(session: Session, ending: Ending) -> None:
     """A client's connection is over, whoever ended it: for information, once for each of smtp_connect."""
 
 
-@hook("queue", Reject, Defer, Drop)
+@hook("queue", Reject, Defer, Drop, Hold)
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
     """For each recipient, once, after the rules have chosen routing.zone: change any field but recipient.
 
-    Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop removes it. Runs in the queue process,
+    Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop removes it, Hold keeps it
+    for an operator, once: released, it goes. Runs in the queue process,
     which serves everyone: never block here, and answer from memory where you can.
     """
 

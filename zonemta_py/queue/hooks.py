@@ -17,7 +17,8 @@ from zonemta_py.mail.reply import Reply
 class Routed:
     """Where one recipient goes. routing: what plugins decided (host, port, source, auth, tls), None if nothing.
 
-    delay_s: seconds to wait first; said: why, and whose verdict that is. refusal: reject this recipient with this
+    delay_s: seconds to wait first; said: why, and whose verdict that is. held: [plugin, hook, reason] of whoever wants
+    it held for an operator. refusal: reject this recipient with this
     reply. drop: discard it silently.
     """
 
@@ -28,6 +29,7 @@ class Routed:
     refusal: Reply | None = None
     drop: str = ""
     said: str = ""
+    held: tuple[str, str, Reply] | None = None
 
 
 class PutOff(NamedTuple):

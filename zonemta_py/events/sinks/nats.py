@@ -136,6 +136,9 @@ class NatsSink:
         try:
             await asyncio.wait((read, broken), return_when=asyncio.FIRST_COMPLETED)
             (broken if broken.done() else read).result()
+            reading = self._client._reading_task
+            if reading is None or reading.done():  # then `flush` says that all is well, whatever became of it
+                raise errors.ConnectionClosedError
         finally:
             read.cancel()
             broken.cancel()

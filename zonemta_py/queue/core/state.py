@@ -12,8 +12,9 @@ no key, and with a message's last recipient all the message's keys are deleted.
     NEW ─ accepted ► QUEUED ──────── lease ───────► LEASED ─ delivered ► DELIVERED
      │                  ▲ ◄─ not tried, sender lost ─┘ │ │ ── bounced ─► BOUNCED
      │             due, but parked                     │ └─── held ────► HELD
-     └─ accepted, ► DEFERRED ◄──────── deferred ───────┘                  │
-        for later       ▲ ─────── lease ──────► LEASED                    │
+     ├─ accepted, ► DEFERRED ◄──────── deferred ───────┘                  │
+     │  for later       ▲ ─────── lease ──────► LEASED                    │
+     └─ accepted, held ─┼───────────────────────────────────────► HELD    │
                         └───────────────────── release ───────────────────┘
                                  (any) ─ removed, or lost by damage ► REMOVED
 
@@ -59,6 +60,7 @@ class Move(NamedTuple):
 MOVES = (
     Move("accepted", State.NEW, State.QUEUED, Type.ENVELOPE),
     Move("accepted, for later", State.NEW, State.DEFERRED, Type.ENVELOPE),
+    Move("accepted, held", State.NEW, State.HELD, Type.ENVELOPE),
     Move("suppressed", State.NEW, State.REMOVED, Type.REMOVED),
     Move("lease", State.QUEUED, State.LEASED, Type.START),
     Move("lease, due", State.DEFERRED, State.LEASED, Type.START),

@@ -20,10 +20,11 @@ from typing import Any, Protocol
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.mail import RemovedRecord
+from zonemta_py.journal.records.mail import HELD, DeliveryRecord, DeliveryTrace, OutcomeRow, RemovedRecord
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, QueueRefusal, Receipt
+from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.bodies import Stored
 from zonemta_py.queue.core.campaign_counters import SUPPRESSED, campaign_of
 from zonemta_py.queue.core.commit import immediately
@@ -233,6 +234,8 @@ class Acceptance:
                 done(reply)
                 return
             self._accepted(message, record, placed, chunks[0] if len(chunks) == 1 else None)
+            if core.hooks.routes and any(one.held for one in kept):
+                self._note_held(message_id, kept)
             if suppressed_by:
                 self._name_suppressed(message_id, routed, suppressed_by, whose(metadata))
                 core.disk.journal.when_stable(partial(done, receipt))
@@ -241,6 +244,18 @@ class Acceptance:
 
         core.disk.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
         return receipt
+
+    def _note_held(self, message_id: str, routed: list[Routed]) -> None:
+        """In the journal, so that they are told as those are that a sender's plugins hold."""
+        for one in routed:
+            if one.held is None:
+                continue
+            plugin, hook, reply = one.held
+            row = OutcomeRow(
+                HELD, reply.code, reply.enhanced, reply.text, "plugin", [one.recipient.address], by=[plugin, hook, ""]
+            )
+            record = DeliveryRecord(0, message_id, one.zone, "", [row], DeliveryTrace())
+            self._core.disk.ledger.append(Type.DELIVERY, record.pack())
 
     def _drop(
         self, envelope: Envelope, routed: list[Routed], suppressed_by: dict[str, str], request: Request | None,
@@ -359,7 +374,9 @@ class Acceptance:
         core, zone, flow_queue = self._core, row.zone, row.flow_queue
         if row.note.deadline_ms:
             zone.deadline_ms = min(zone.deadline_ms, row.note.deadline_ms)
-        if flow_queue is None:
+        if row.state == sizes.HELD:
+            core.schedule.busy.discard(row.key)
+        elif flow_queue is None:
             core.schedule.busy.discard(row.key)
             zone.due_at(keys.place(row.key).due_ms)
         elif row.key.startswith(b"parked "):

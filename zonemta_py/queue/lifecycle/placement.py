@@ -56,7 +56,7 @@ def place(
         domain = address[address.rfind("@") + 1 :]
         way = one.zone, domain
         alike = not (timed or one.routing or one.delay_s or recipient.notify or recipient.orcpt or recipient.values)
-        alike = alike and not recipient.noted
+        alike = alike and not recipient.noted and one.held is None
         like = ways.get(way) if alike else None
         if like is None:
             row = _place(core, message_id, one, envelope, now_ms, apart_ms, counted, domain)
@@ -88,6 +88,9 @@ def _place(
             recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
             values=recipient.values, counted=counted, notes=recipient.noted or None, last=routed.said,
         )  # fmt: skip
+    if routed.held is not None:
+        key = keys.held(routed.zone, message_id, recipient.address)
+        return Placed(zone, None, key, recipient, note.held(now_ms + apart_ms), sizes.HELD, domain)
     wait_s = routed.delay_s
     timed = recipient.values is not None and envelope.campaign in core.campaigns.timed
     if timed or envelope.hold_until_ms or envelope.window or zone.zone.window:
