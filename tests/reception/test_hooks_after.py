@@ -224,3 +224,17 @@ def test_a_quota_is_given_back(open_door: Any, tmp_path: Path) -> None:
         assert wire.mail(MESSAGE)[:3] == "250"
         wire.ask("MAIL FROM:<a@b.test>")
         assert wire.ask("RCPT TO:<c@d.test>")[:3] == "452"
+
+
+@pytest.mark.parametrize("hook", ["smtp_mail_from", "smtp_rcpt_to", "smtp_data", "message_queue"])
+def test_a_plugin_hangs_up_by_421(tells: Callable[..., Door], hook: str) -> None:
+    """At each stage: the reply is the last that the client gets, what it has sent ahead is not looked at."""
+    here = tells(f"async def {hook}(): raise Reject(421, 'come back later')")
+    with here.door.greeted() as wire:
+        assert wire.mail(MESSAGE) == "421 4.7.1 come back later"
+        assert wire.reply() == ""
+    with here.door.greeted() as wire:
+        wire.send(b"MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n" + MESSAGE + b".\r\nNOOP\r\n")
+        replies = list(iter(wire.reply, ""))
+        assert [one for one in replies if one[0] not in "23"] == ["421 4.7.1 come back later"]
+    assert all(one.startswith(("end closed 421 ", "refused ", "reset gone ")) for one in here.said)

@@ -274,8 +274,11 @@ class ServerSession(asyncio.Protocol):
     # --- replies out
 
     def refuse(self, reply: Reply) -> bytes:
-        """The reply's bytes; counts it as an error of the client."""
+        """The reply's bytes; counts it as an error of the client. 421 says that we close, whoever says it."""
         self._errors += 1
+        if reply.code == 421 and not self._closing:
+            self.hang_up(reply)
+            return b""
         count("zonemta_smtp_refusals_total", (self.site.listener.name, str(reply.code)))
         if self._errors > self.site.limits.errors_per_connection and not self._closing:
             self._out.append(reply_bytes(reply))
