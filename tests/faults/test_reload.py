@@ -126,6 +126,27 @@ def _said_soon(mta: Mta, words: str) -> str:
     return said
 
 
+def test_a_reload_names_plugin_files_that_have_changed(tmp_path: Path) -> None:
+    """What the running processes have loaded is compared with what would be; touching a file changes nothing."""
+    plugin = tmp_path / "mark.py"
+    plugin.write_text("async def sender_headers(delivery, headers):\n    headers.add('X-Mark', '1')\n")
+    mta = Mta(tmp_path / "queue", 9, home=tmp_path, processes=1, more=f'[plugins]\nenabled = ["{plugin}"]\n')
+    mta.start()
+    try:
+        asyncio.run(mta.taking())
+        os.utime(plugin)
+        assert zonemta(mta, "reload", "--check") == (0, "nothing would change\n")
+        plugin.write_text(plugin.read_text().replace("'1'", "'2'"))
+        status, said = zonemta(mta, "reload", "--check")
+        assert (status, f"{plugin}: is another plugin file than the one that was loaded" in said) == (0, True)
+        assert "nothing is wrong; nothing was changed" in said
+        assert f"{plugin}: is another" in zonemta(mta, "reload")[1]
+        assert f"changed: {plugin}" in mta.log_tail(50)
+        assert zonemta(mta, "reload", "--check") == (0, "nothing would change\n")
+    finally:
+        mta.end()
+
+
 def test_a_reload_of_another_file_is_refused(mta: Mta, tmp_path: Path) -> None:
     """The MTA reads its own file again: a reload or a comparison with another one would be answered about that."""
     other = tmp_path / "other.toml"

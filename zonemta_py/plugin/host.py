@@ -23,7 +23,7 @@ from zonemta_py.plugin.api import PluginApi, log
 from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.calls import Call
 from zonemta_py.plugin.life import RUNS, PluginLife
-from zonemta_py.plugin.loading import PluginError, PluginSource, find, suggestion
+from zonemta_py.plugin.loading import PluginError, PluginSource, digest, find, suggestion
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.store import Ask
 from zonemta_py.plugin.verdicts import Drop, PluginFailed
@@ -52,6 +52,8 @@ class Host:
         self.listens = frozenset(self._calls).__contains__  # bound here: a method of our own would double its cost
         self.entries = self.filter_log if self.listens("log_entry") else None
         """What log lines pass through; None: no plugin listens."""
+        self.files: dict[str, str] = {}
+        """Of its plugins: file → a digest of what was loaded."""
         self.life: PluginLife | None = None
         """Of its plugins in this process; None: there are none, or `begin` was not called."""
         self._limit_s = limit_s
@@ -73,11 +75,13 @@ class Host:
         zones, here = frozenset(zones), getattr(plugins.options, "folder", None)
         calls: list[Call] = []
         apis: dict[str, PluginApi] = {}
+        files: dict[str, str] = {}
         for wanted in plugins.enabled:
             threads = _threads()
             source = find(wanted, plugins.folder)
             if source.name in apis:
                 raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
+            files[source.file] = digest(source.file)
             functions = checks.hooks(source)
             api = apis[source.name] = PluginApi(source.name, zones, plugins.timeout_s, source.file)
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
@@ -88,7 +92,9 @@ class Host:
             _check_commands(source, api, apis)
             _refuse_threads(source, _threads() - threads)
         _warn_of_unused(plugins, apis)
-        return cls(calls, apis.values(), plugins.timeout_s)
+        host = cls(calls, apis.values(), plugins.timeout_s)
+        host.files = files
+        return host
 
     def watch_over(self, folder: Path, process: str, counted: bool = True) -> None:
         """Notes from now on, for whoever finds this process dead, what it was about; leaves out what has ended too many

@@ -5,6 +5,7 @@ Every failure, even sys.exit() while importing, is a PluginError: one sentence n
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterable
@@ -61,6 +62,18 @@ def find(wanted: str, folder: Path | None) -> PluginSource:
     if not found:
         raise PluginError(wanted, "", 0, _not_found(wanted, folder))
     return _from_entry_point(found[0])
+
+
+def digest(file: str) -> str:
+    """Of a plugin's code: of its file, or of all modules of its package. "" where it cannot be read."""
+    path = Path(file)
+    found = hashlib.sha256()
+    try:
+        for one in sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" else [path]:
+            found.update(hashlib.sha256(one.read_bytes()).digest())
+    except OSError:
+        return ""
+    return found.hexdigest()
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

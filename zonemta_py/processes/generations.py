@@ -319,12 +319,15 @@ class Generations:
 
     def reload(self, by: str = "", check: bool = False) -> dict[str, Any]:
         """changes: [key, old, new]; refused: why nothing has changed; later: keys that hold from the next start on;
-        generation: of the configuration that runs. check: only says so."""
+        plugins: files that are others than those that were loaded; generation: of the configuration that runs. check:
+        only says so."""
         changes: list[Any] = []
+        files: list[str] = []
         by = "" if check else by or "somebody"
         try:
             found = probe.load(self._again, self._processes, self._patiently)
             changes = [list(change) for change in difference(leaves(self.config), leaves(found.config))]
+            files = [file for file, is_now in found.files.items() if self._host.files.get(file, is_now) != is_now]
             if found.fault:
                 raise ConfigurationRefused(found.fault.splitlines())
             given = Given(found.config, found.origin, by, self._given.generation + 1)
@@ -333,12 +336,14 @@ class Generations:
                 given = given._replace(config=self._with_queues(given.config))
             host = self._change(given, check)
         except (ConfigError, StartError) as error:
-            return self._told(changes, str(error).splitlines(), by)
+            return self._told(changes, files, str(error).splitlines(), by)
         except ConfigurationRefused as error:
-            return self._told(changes, error.sentences, by)
+            return self._told(changes, files, error.sentences, by)
         except Exception as error:  # such as no more open files: what runs goes on
             traceback.print_exc()
-            return self._told(changes, [f"it cannot be taken ({type(error).__name__}: {error}); see the log"], by)
+            return self._told(
+                changes, files, [f"it cannot be taken ({type(error).__name__}: {error}); see the log"], by
+            )
         else:
             if not check and is_due(given.config):
                 self._later = (given, host)  # who has asked is answered before its queue ends
@@ -347,7 +352,7 @@ class Generations:
             if not check:
                 self._file = found.config
                 self._declare_held(by)
-            return self._told(changes, [], by)
+            return self._told(changes, files, [], by)
         finally:
             self._processes.let_none_go()
 
@@ -361,16 +366,19 @@ class Generations:
         except StartError as error:
             _log(str(error))
 
-    def _told(self, changes: list[Any], refused: list[str], by: str) -> dict[str, Any]:
+    def _told(self, changes: list[Any], files: list[str], refused: list[str], by: str) -> dict[str, Any]:
         """by: who is to be named in the log; "": it only was a question."""
         for sentence in refused if by else ():
             _log(f"the configuration is unchanged: {sentence}")
         if by and not refused:
-            names = ", ".join(key for key, _, _ in changes[:10]) + (" …" if len(changes) > 10 else "")
+            keys = [*(key for key, _, _ in changes), *files]
+            names = ", ".join(keys[:10]) + (" …" if len(keys) > 10 else "")
             _log(f"another configuration holds, given by {by}; changed: {names or 'nothing'}")
         later = [key for key, _, _ in changes if key in LATER]
         given = self._given if self._later is None else self._later[0]
-        return {"changes": changes, "refused": refused, "later": later, "generation": given.generation}
+        return {
+            "changes": changes, "refused": refused, "later": later, "plugins": files, "generation": given.generation,
+        }  # fmt: skip
 
     def _patiently(self, pipe: Pipe, seconds: float) -> bool:
         """Whether there is a message, or the end, within that time; processes are kept up meanwhile.

@@ -30,11 +30,13 @@ class ConfigurationRefused(Exception):
 
 
 class Found(NamedTuple):
-    """What was read, and what is wrong with it: sentences, one a line; "" for nothing."""
+    """What was read, and what is wrong with it: sentences, one a line; "" for nothing. files: of its plugins, with a
+    digest of each."""
 
     config: Config
     origin: SourceFile
     fault: str
+    files: dict[str, str]
 
 
 def load(again: Again, processes: Processes, patiently: Callable[[Pipe, float], bool]) -> Found:
@@ -72,13 +74,15 @@ def _probe(again: Again, pipe: Pipe) -> None:
     except BaseException as error:
         pipe.send(_sentence(error))
         return
-    fault = ""
+    fault, files = "", dict[str, str]()
     try:
-        checks.check(config, queue_process.plugins(config))
+        host = queue_process.plugins(config)
+        files = host.files
+        checks.check(config, host)
         checks.load_rules(config)
     except BaseException as error:
         fault = _sentence(error)
-    pipe.send(Found(config, origin, fault))
+    pipe.send(Found(config, origin, fault, files))
 
 
 def _sentence(error: BaseException) -> str:

@@ -118,7 +118,7 @@ def _put_in_force(settings: Config, file: Path, before: str, number: int, said: 
     except CommandError:
         _write(file, before)
         raise
-    taken = {name: found[name] for name in ("generation", "changes", "later")}
+    taken = {name: found[name] for name in ("generation", "changes", "later", "plugins")}
     said(f"{file}: is configuration {number} again", now=found["number"], **taken)
 
 

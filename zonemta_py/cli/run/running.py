@@ -87,10 +87,13 @@ def tell(found: questions.Reloaded, check: bool, json: bool = False) -> None:
         raise CommandError(Exit.CONFIG, f"nothing has changed: {found['refused'][-1]}")
     if json:
         return
+    for file in found["plugins"]:
+        print_aside(f"{file}: is another plugin file than the one that was loaded")
     for key in found["later"]:
         print_aside(f"{key} holds from the next start on")
     if check:
-        print_aside("nothing would change" if not found["changes"] else "nothing is wrong; nothing was changed")
+        would = found["changes"] or found["plugins"]
+        print_aside("nothing is wrong; nothing was changed" if would else "nothing would change")
     else:
         print_aside(f"{named(found['number'])} holds")
 

@@ -843,6 +843,8 @@ class Reloaded(TypedDict):
     """In the history, of what holds now; 0: it could not be noted."""
     later: Unlisted[list[str]]
     """Keys that hold from the next start on."""
+    plugins: Unlisted[list[str]]
+    """Files of plugins that are others than those that were loaded."""
 
 
 class Generation(TypedDict):
