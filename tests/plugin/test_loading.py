@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from zonemta_py.config import ConfigError, Plugins
+from zonemta_py.config import ConfigError, Plugins, read
+from zonemta_py.plugin import catalogue
 from zonemta_py.plugin.host import Host, PluginError
+from zonemta_py.plugin.loading import digest
 
 MakeHost = Callable[..., Host]
 
@@ -199,3 +201,29 @@ def test_two_hosts_share_nothing(tmp_path: Path) -> None:
     for _ in range(2):
         host = Host.load(Plugins(enabled=["a"], folder=tmp_path))
         assert host.statistics()[0]["value"] == 1
+
+
+def test_a_folder_is_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its path or by its name; hooks may come from its modules, and it is loaded afresh with all of them."""
+    folder = tmp_path / "links"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from zonemta_py.plugin import Routing\nfrom .hooks import queue_route\nfrom .rules import ZONE\n"
+        "def setup(api): api.count(ZONE)\n"
+    )
+    (folder / "hooks.py").write_text("async def queue_route(envelope, routing): pass\n")
+    (folder / "rules.py").write_text("ZONE = 'one'\n")
+    (tmp_path / "zonemta.toml").write_text('[plugins]\nenabled = ["./links"]\n')
+    monkeypatch.chdir("/")
+    by_path, by_name = read(tmp_path / "zonemta.toml").plugins, Plugins(enabled=["links"], folder=tmp_path)
+    before = digest(str(folder / "__init__.py"))
+    for plugins, zone in ((by_path, "one"), (by_name, "another")):
+        host = Host.load(plugins)
+        assert host.listens("queue_route")
+        assert [row["counter"] for row in host.statistics() if "counter" in row] == [zone]
+        (folder / "rules.py").write_text("ZONE = 'another'\n")
+        (found,) = [one for one in catalogue.plugins(plugins) if one.place]
+        assert (found.name, found.hooks, found.fault) == ("links", ("queue_route",), "")
+    assert digest(str(folder / "__init__.py")) != before
+    with pytest.raises(PluginError, match="there is no such file"):
+        Host.load(Plugins(enabled=[str(tmp_path / "nothing")]))

@@ -165,9 +165,13 @@ def _from_here(path: Path, plugins: Any) -> None:
     enabled = plugins.get("enabled")
     if isinstance(enabled, list):
         plugins["enabled"] = [
-            str(here / name) if isinstance(name, str) and name.endswith(".py") and (here / name).is_file() else name
-            for name in enabled
+            str(here / name) if isinstance(name, str) and _is_code(name, here / name) else name for name in enabled
         ]
+
+
+def _is_code(name: str, path: Path) -> bool:
+    """Whether a name is the path of a plugin's file, or of a folder that is one."""
+    return (name.endswith(".py") and path.is_file()) or ("/" in name and (path / "__init__.py").is_file())
 
 
 def _sentences(where: str, document: dict[str, Any], error: ValidationError, folder: Path | None) -> list[str]:

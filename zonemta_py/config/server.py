@@ -164,8 +164,8 @@ class Plugins(Section):
     """Which plugins run, in which order, with which options."""
 
     enabled: list[str] = []
-    """Names of bundled plugins, paths of files (from this file's folder), or names of installed entry points (group
-    zonemta.plugins), in the order they are called."""
+    """Names of bundled plugins, paths of files (from this file's folder) or of folders with __init__.py ("./links"), or
+    names of installed entry points (group zonemta.plugins), in the order they are called."""
     folder: FolderPath | None = None
     """Where names are looked up first; empty: the bundled plugins."""
     timeout_s: float = Field(5, gt=0)

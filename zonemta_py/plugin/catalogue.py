@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zonemta_py.config import Plugins
 from zonemta_py.plugin import spec
-from zonemta_py.plugin.loading import BUNDLED, PluginError, entry_points, named_file
+from zonemta_py.plugin.loading import BUNDLED, PluginError, entry_points, named_file, names_in
 from zonemta_py.plugin.spec import HOOKS
 
 
@@ -53,9 +53,7 @@ def _available(of: Plugins) -> Iterator[tuple[str, str]]:
     for entry in entry_points():
         yield entry.name, _origin(entry.value)
     for folder in (BUNDLED, of.folder.expanduser()) if of.folder else (BUNDLED,):
-        for file in sorted(folder.glob("*.py")):
-            if file.stem != "__init__" and not file.stem.startswith("test_"):
-                yield file.stem, str(file)
+        yield from ((name, str(file)) for name, file in names_in(folder) if not name.startswith("test_"))
 
 
 def _origin(module: str) -> str:
@@ -76,6 +74,7 @@ def _read(name: str, file: str, place: int) -> Plugin:
     except (SyntaxError, ValueError) as error:
         return Plugin(name, place, file, "", (), f"it is not valid Python: {error}")
     has = {one.name for one in tree.body if isinstance(one, ast.AsyncFunctionDef)}
+    has |= {name.asname or name.name for one in tree.body if isinstance(one, ast.ImportFrom) for name in one.names}
     says = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
     return Plugin(name, place, file, says, tuple(hook for hook in HOOKS if hook in has))
 

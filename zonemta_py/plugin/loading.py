@@ -1,4 +1,4 @@
-"""Finding a plugin and importing it: a bundled name, a file, or an entry point of the group `zonemta.plugins`.
+"""Finding a plugin and importing it: a bundled name, a file, a folder, or an entry point of `zonemta.plugins`.
 
 Every failure, even sys.exit() while importing, is a PluginError: one sentence naming plugin, file and line.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -50,8 +50,8 @@ def find(wanted: str, folder: Path | None) -> PluginSource:
     if "/" in wanted or wanted.endswith(".py"):
         return _from_file(*named_file(wanted, folder))
     for place in (folder.expanduser(), BUNDLED) if folder else (BUNDLED,):
-        file = place / f"{wanted}.py"
-        if wanted != "__init__" and file.is_file():
+        file = code_of(place / wanted)
+        if wanted != "__init__" and file is not None:
             return _from_file(wanted, file)
     found = [entry for entry in entry_points() if entry.name == wanted]
     if len(found) > 1:
@@ -62,6 +62,19 @@ def find(wanted: str, folder: Path | None) -> PluginSource:
     if not found:
         raise PluginError(wanted, "", 0, _not_found(wanted, folder))
     return _from_entry_point(found[0])
+
+
+def code_of(place: Path) -> Path | None:
+    """The file of a plugin of that name: NAME.py, or __init__.py of the folder NAME. None: there is none."""
+    files = (place.with_name(f"{place.name}.py"), place / "__init__.py")
+    return next((file for file in files if file.is_file()), None)
+
+
+def names_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Plugins of a folder, and their files."""
+    found = {file.stem: file for file in folder.glob("*.py") if file.stem != "__init__"}
+    found |= {file.parent.name: file for file in folder.glob("*/__init__.py") if file.parent.name not in found}
+    return iter(sorted(found.items()))
 
 
 def digest(file: str) -> str:
@@ -85,10 +98,13 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
-    """Name and file of an entry of `enabled` that is a path. Raises PluginError."""
+    """Name and file of an entry of `enabled` that is a path, of a file or of a folder with __init__.py. Raises
+    PluginError."""
     file = Path(wanted).expanduser()
-    if folder and not file.is_absolute() and not file.is_file():
+    if folder and not file.is_absolute() and not file.exists():
         file = folder.expanduser() / file
+    if (file / "__init__.py").is_file():
+        return file.name, (file / "__init__.py").resolve()
     if not file.is_file():
         raise PluginError(file.stem, str(file), 0, "there is no such file; correct the path in plugins.enabled")
     return file.stem, file.resolve()
@@ -96,7 +112,7 @@ def named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
 
 def _not_found(wanted: str, folder: Path | None) -> str:
     places = [place for place in (folder.expanduser() if folder else None, BUNDLED) if place]
-    names = {file.stem for place in places for file in place.glob("*.py") if file.stem != "__init__"}
+    names = {name for place in places for name, _ in names_in(place)}
     names |= {entry.name for entry in entry_points()}
     known = ", ".join(sorted(names)) or "none"
     remedy = "give one of these or the path of a file in plugins.enabled"
@@ -107,10 +123,13 @@ def _from_file(name: str, file: Path) -> PluginSource:
     """Executes the file afresh, so that two hosts in one process share no state."""
     file = file.absolute()  # as in its tracebacks, which is how line numbers are found
     module_name = f"zonemta_plugin_{name}"
-    spec = importlib.util.spec_from_file_location(module_name, file)
+    package = [str(file.parent)] if file.name == "__init__.py" else None
+    spec = importlib.util.spec_from_file_location(module_name, file, submodule_search_locations=package)
     if spec is None or spec.loader is None:
         raise PluginError(name, str(file), 0, "is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
+    for loaded in [one for one in sys.modules if one.startswith(f"{module_name}.")]:
+        del sys.modules[loaded]  # those of an earlier host's package
     sys.modules[module_name] = module  # dataclasses and pydantic look their own module up while it is being executed
     try:
         spec.loader.exec_module(module)
