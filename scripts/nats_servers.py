@@ -95,16 +95,20 @@ class ThreeServers:
                 server.start()
 
     def ready(self) -> None:
-        """Waits until JetStream has a leader: before that it refuses everything."""
+        """Waits until JetStream has a leader, which all servers that run follow: before that it refuses everything, or
+        knows fewer than there are."""
         end = time.monotonic() + 4 * PATIENCE_S
         while time.monotonic() < end:
             for server in self.all:
                 try:
                     with urllib.request.urlopen(f"{server.monitor}/jsz", timeout=1) as answer:
-                        if (json.loads(answer.read()).get("meta_cluster") or {}).get("leader"):
-                            return
+                        group = json.loads(answer.read()).get("meta_cluster") or {}
                 except OSError:
                     continue
+                follow = [one for one in group.get("replicas") or () if one.get("current") and not one.get("offline")]
+                running = sum(one.process is not None for one in self.all)
+                if group.get("leader") == server.name and len(follow) >= running - 1:
+                    return
             time.sleep(0.1)
 
     def end(self) -> None:

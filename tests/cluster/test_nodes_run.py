@@ -252,6 +252,7 @@ async def test_a_node_that_joins_later_has_what_all_have(tmp_path: Path) -> None
                 for number, receipt in enumerate(receipts):
                     assert await accepted(again, keyed(number), _ONCE) == receipt._replace(repeated=True)
             c.mta.kill("all")
+            await asyncio.to_thread(c.mta.dead)
             store = Store(own / "store")
             assert store.get(keys.ORDERED) is not None, "who takes it over knows which orders it has carried out"
             store.close()

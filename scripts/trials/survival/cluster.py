@@ -119,6 +119,7 @@ class Nodes:
     async def start(self) -> None:
         """Returns when each takes mail, and one leads."""
         self.servers.start()
+        await asyncio.to_thread(self.servers.ready)
         for node in self.all:
             await node.start()
         for node in self.all:
