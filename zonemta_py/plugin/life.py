@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
+from zonemta_py.logs.causes import cause
 from zonemta_py.plugin.api import TASKS_MAX, PluginApi, log
 from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.calls import Call, CutOff, Misbehaved, watched
@@ -158,7 +159,7 @@ class PluginTask(_Work):
                 if loop.time() - begun >= CALM_S:
                     pause_s = PAUSE_S
             except OSError as error:
-                log.error("plugin %s, task %s: its lock cannot be taken: %s", self.call.plugin, self.name, error)
+                log.error("plugin %s, task %s: its lock cannot be taken: %s", self.call.plugin, self.name, cause(error))
             else:
                 self.state = ENDED
                 return
