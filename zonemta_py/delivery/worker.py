@@ -159,7 +159,10 @@ async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> N
         log.exception("internal error while delivering message %s of zone %s", delivery.id, delivery.zone)
         whole, parts = _unknown(context, delivery), []
     if before is not None:
-        whole.notes = before.changes(delivery.notes, delivery.recipients)
+        try:
+            whole.notes = before.changes(delivery.notes, delivery.recipients)
+        except (TypeError, ValueError, RecursionError) as error:  # changed after its hook had ended
+            log.error("a plugin has left notes on message %s that cannot be kept: %s", delivery.id, error)
     context.connections.left(delivery, whole)
     slots.release()  # the settle below writes before it first waits, so the next lease request follows it
     try:
