@@ -13,7 +13,7 @@ from nats_servers import ThreeServers
 
 from zonemta_py.cli.service.cluster_health import CLOCK_S, clocks, findings
 from zonemta_py.cli.service.diagnosis import Diagnosis, Level
-from zonemta_py.cluster.nats import Nats
+from zonemta_py.cluster.nats import Nats, NatsError
 from zonemta_py.cluster.nodes import NodeMembership
 from zonemta_py.config import ClusterSection, Config
 
@@ -33,7 +33,8 @@ async def alive(nats: Nats, config: Config, ahead_s: float = 0.0) -> AsyncIterat
 
     async def beat() -> None:
         while True:
-            await members.beat({"clock_ms": int((time.time() + ahead_s) * 1000)})
+            with suppress(NatsError):  # a server that is killed may have led: as the agent does, it tries again
+                await members.beat({"clock_ms": int((time.time() + ahead_s) * 1000)})
             await asyncio.sleep(0.5)
 
     beating = asyncio.create_task(beat())

@@ -106,7 +106,7 @@ class Trial:
 
     async def hand_in(self, enough: Callable[[], bool]) -> bool:
         """Hands letters in until it is enough; False: that did not come, however long."""
-        end = time.monotonic() + PATIENCE_S / 3
+        end = time.monotonic() + PATIENCE_S
         sessions = [asyncio.create_task(self.session()) for _ in range(6)]
         while not enough() and time.monotonic() < end:
             ended, _ = await asyncio.wait(sessions, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)

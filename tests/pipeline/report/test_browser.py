@@ -22,6 +22,8 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
+PATIENCE_MS = 120_000
+"""That long for a page beside other tests."""
 CUT = """() => [...document.querySelectorAll("[data-plot]")].flatMap((plot) => {
   const all = plot.getBoundingClientRect();
   const texts = [...plot.querySelectorAll("text")].map((one) => [one.textContent, one.getBoundingClientRect()]);
@@ -56,7 +58,7 @@ def shown(
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(page(facts, campaign), encoding="utf-8")
     tab = browser.new_page(viewport={"width": 1200, "height": 800})
-    tab.set_default_timeout(120_000)
+    tab.set_default_timeout(PATIENCE_MS)
     one = Shown(tab, [], [])
     tab.on("request", lambda request: one.requests.append(request.url))
     tab.on("console", lambda message: one.complaints.append(message.text))
@@ -89,6 +91,7 @@ def test_a_plot_with_one_bar_has_room_for_its_labels(
     )  # fmt: skip
     (tmp_path / "report.html").write_text(page(few, campaign), encoding="utf-8")
     with browser.new_page(viewport={"width": width, "height": 800}) as tab:
+        tab.set_default_timeout(PATIENCE_MS)
         tab.goto((tmp_path / "report.html").as_uri())
         tab.wait_for_selector("html[data-drawn]")
         assert tab.evaluate(CUT) == []

@@ -306,6 +306,8 @@ GAUGES = {
     "zonemta_event_sink_lag_seconds": MOST,
     "zonemta_event_sink_up": LEAST,
     "zonemta_certificate_expiry_timestamp_seconds": LEAST,
+    "zonemta_plugin_recent_failures": SUM,
+    "zonemta_plugin_tasks": SUM,
     "zonemta_build_info": MOST,
 }
 """Every gauge."""
