@@ -71,8 +71,9 @@ class Envelope:
 
     sender: return path, "" for the null one. recipients: those that were not refused. size: bytes as stored. ret:
     "FULL", "HDRS" or None (RFC 3461 4.3). envid: ENVID of MAIL, None: not said. body: "7BIT" or "8BITMIME". smtputf8:
-    it needs RFC 6531. protocol: "ESMTP", "ESMTPS", "ESMTPSA" … (RFC 3848), "LOCAL" for our own notices. origin: the
-    client's IP address. origin_name: what it called itself in EHLO. user: as who it has logged in, None: it has not.
+    it needs RFC 6531. protocol: "ESMTP", "ESMTPS", "ESMTPSA" … (RFC 3848), "LOCAL" for our own notices, "PLUGIN" for
+    what plugins hand in. origin: the client's IP address. origin_name: what it called itself in EHLO. user: as who it
+    has logged in, None: it has not; "plugin:NAME".
     received_ms: UNIX time in ms. headers: chosen fields, lower-case name → value (unfolded, first occurrence).
     sending_zone: value of X-Sending-Zone, if the listener let it pass. campaign, tenant: whose it is, None: nobody's in
     particular.

@@ -51,7 +51,7 @@ def _histogram(name: str, help: str, buckets: tuple[float, ...], *labels: str) -
 
 _ROWS = (
     # what comes in
-    _counter("messages_accepted", "Messages that were stored, by origin: SMTP, HTTP, pushed, own notices.", "by"),
+    _counter("messages_accepted", "Messages that were stored, by origin: SMTP, HTTP, push, plugin, notice.", "by"),
     _counter("message_bytes_accepted", "Bytes of these messages."),
     _counter("recipients_accepted", means("accepted"), "zone"),
     _counter("recipients_suppressed", means("suppressed"), "zone"),

@@ -50,13 +50,15 @@ from zonemta_py.plugin.arguments import (
     Stream,
 )
 from zonemta_py.plugin.encodings import decoded, encoded
+from zonemta_py.plugin.injection import InjectionRefused
 from zonemta_py.plugin.store import StoreUnavailable, Taking
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
 from zonemta_py.queue.api import Delivery, Outcome, Result
 
 __all__ = [
     "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Deferral",
-    "Delivery", "Drop", "Ending", "Envelope", "Headers", "Hold", "Info", "NextTry", "Node", "Outcome", "PluginApi",
-    "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing", "Server", "Session", "Sni",
-    "StoreUnavailable", "StoredMessage", "Stream", "Taking", "Verdict", "decoded", "encoded", "log",
+    "Delivery", "Drop", "Ending", "Envelope", "Headers", "Hold", "Info", "InjectionRefused", "NextTry", "Node",
+    "Outcome", "PluginApi", "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing", "Server",
+    "Session", "Sni", "StoreUnavailable", "StoredMessage", "Stream", "Taking", "Verdict", "decoded", "encoded",
+    "log",
 ]  # fmt: skip

@@ -7,9 +7,13 @@ import logging
 import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Any, Protocol
 
 from zonemta_py.config import NAME
+from zonemta_py.mail.envelope import Recipient
+from zonemta_py.plugin.arguments import StoredMessage
+from zonemta_py.plugin.injection import Content, Inject, injection
 from zonemta_py.plugin.store import Ask, SharedStore
 
 log = logging.getLogger("zonemta.plugin")
@@ -46,6 +50,7 @@ class PluginApi:
         self.store = SharedStore(name, self._asked)
         """Values and counters that all processes share; from `start` on."""
         self.ask: Ask | None = None
+        self.injects: Inject | None = None
         self.life: Life | None = None
         """Of this process, once that runs."""
         self._from_setup: dict[str, tuple[Callable[[], Any], bool]] = {}
@@ -92,6 +97,30 @@ class PluginApi:
         if key not in self.labelled and len(self.labelled) >= LABELS_MAX:
             key = (name, "other")
         self.labelled[key] = self.labelled.get(key, 0) + n
+
+    async def inject(
+        self, message: Content, recipients: Iterable[str | Recipient], sender: str = "", key: str = "", *,
+        zone: str = "", campaign: str = "", tenant: str = "", account: str = "", priority: int | None = None,
+        hold_until: float | datetime | None = None, notes: dict[str, Any] | None = None,
+    ) -> StoredMessage:  # fmt: skip
+        """Hands in mail; returns once it is on stable storage. Limits and hooks are those of a listener (all `message_`
+        hooks but this plugin's own); its fields X-Sending-Zone and the like say nothing.
+
+        message: bytes, text, an EmailMessage or an async iterator of bytes, with its header section. recipients:
+        addresses, or Recipients with notes of their own. sender: the return path, "" for none. key: whoever hands in
+        with the same key again gets the first answer (`repeated`), and nothing is stored twice. zone: "" as routing has
+        it. campaign, tenant, account, priority: as a client may say. hold_until: UNIX seconds or a datetime.
+
+        Possible in each process, from `start` on. Raises InjectionRefused with the reply that a client would get, and
+        ValueError or TypeError for what can never be right.
+        """
+        wanted = injection(
+            self.name, message, recipients, sender, key, zone=zone, campaign=campaign, tenant=tenant, account=account,
+            priority=priority, hold_until=hold_until, notes=notes,
+        )  # fmt: skip
+        if self.injects is None:
+            raise RuntimeError("there is no queue to hand in to; use api.inject in a process of the server")
+        return await self.injects(wanted)
 
     async def _asked(self, what: str, plugin: str, name: str, token: str, arguments: list[Any]) -> Any:
         if self.ask is None:

@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.calls import Call
 from zonemta_py.plugin.life import RUNS, PluginLife
 from zonemta_py.plugin.loading import PluginError, PluginSource, digest, find, suggestion
+from zonemta_py.plugin.services import PluginServices
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.store import Ask
 from zonemta_py.plugin.verdicts import Drop, PluginFailed
@@ -107,14 +109,21 @@ class Host:
                 if UNDER_WAY.left_out(call.plugin, call.hook.name):
                     call.leave_out(f"has ended {HOOK_DEATHS_MAX} processes")
 
+    def without(self, plugin: str) -> Host:
+        """The hooks of the other plugins: for mail that this one hands in."""
+        others = (call for calls in self._calls.values() for call in calls if call.plugin != plugin)
+        return Host(others, self._apis, self._limit_s)
+
     # -- the life of a process
 
-    async def begin(self, process: Process, folder: Path, ask: Ask | None = None) -> None:
-        """The process's event loop runs: `start`, then tasks. Other hooks wait for it. folder: the MTA's. ask: what
-        plugins keep, for `api.store`."""
+    async def begin(self, process: Process, folder: Path, services: PluginServices | None = None) -> None:
+        """The process's event loop runs: `start`, then tasks. Other hooks wait for it. folder: the MTA's."""
         if not self._apis:
             return
-        self.ask(ask)
+        if services is not None:
+            self.ask(services.store)
+            for api in self._apis:
+                api.injects = partial(services.inject, self)
         self.life = PluginLife(
             self.calls("start"), self.calls("stop"), {api.name: api for api in self._apis}, self._limit_s
         )
@@ -124,7 +133,7 @@ class Host:
         finally:
             self._beginning = None
 
-    def ask(self, ask: Ask | None) -> None:
+    def ask(self, ask: Ask) -> None:
         """Where what plugins keep is."""
         for api in self._apis:
             api.ask = ask

@@ -29,7 +29,7 @@ from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import Labels
 from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.store import Ask
+from zonemta_py.plugin.services import PluginServices
 from zonemta_py.processes.pipe import ASKED, Pipe
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import Refused
@@ -73,10 +73,10 @@ class Plugged:
     """The plugins of this process; their counts go on when others take their place."""
 
     def __init__(
-        self, host: Host, process: Process = FIRST, folder: Path = HERE, ask: Ask | None = None
+        self, host: Host, process: Process = FIRST, folder: Path = HERE, services: PluginServices | None = None
     ) -> None:  # fmt: skip
-        """folder: the MTA's. ask: as of `Host.begin`."""
-        self._host, self._process, self._folder, self._ask = host, process, folder, ask
+        """folder: the MTA's. services: as of `Host.begin`."""
+        self._host, self._process, self._folder, self._services = host, process, folder, services
         self._begun: asyncio.Future[None] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._before: dict[tuple[str, Labels], float] = {}
@@ -90,17 +90,19 @@ class Plugged:
     def gauges(self) -> report.Values:
         return self._host.gauges()
 
-    def instead(self, host: Host) -> None:
+    def instead(self, host: Host, config: Config) -> None:
         self._before = {(metric, labels): value for metric, labels, value in self.totals()}
         self._host, before = host, self._host
         self._ending = asyncio.ensure_future(before.end())
+        if self._services is not None:
+            self._services.use(config)
         self.begin()
 
     # -- their life
 
     def begin(self) -> None:
         """They live in this process from now on; it does not wait for them."""
-        self._begun = asyncio.ensure_future(self._host.begin(self._process, self._folder, self._ask))
+        self._begun = asyncio.ensure_future(self._host.begin(self._process, self._folder, self._services))
 
     async def end(self) -> None:
         await self._host.end()
@@ -184,7 +186,7 @@ async def _taken(queue: LocalQueue, plugged: Plugged, given: Given) -> list[str]
     server.retire(queue, given.generation)
     apply.take(queue, prepared)
     setup.use(config, handler)
-    plugged.instead(host)
+    plugged.instead(host, config)
     await note(queue, given, f"reloaded by {given.by}")
     return []
 
@@ -235,10 +237,9 @@ def resolver_of(config: Config) -> _LazyResolver | None:
 
 
 async def run(
-    given: Given, host: Host, pipe: Pipe, senders: Collection[int], folder: Path, ask: Ask
+    given: Given, host: Host, pipe: Pipe, senders: Collection[int], folder: Path, services: PluginServices
 ) -> None:  # fmt: skip
-    """For ever. pipe: to the supervisor. senders: the processes of those that run already. folder: the MTA's. ask:
-    what plugins keep, in whichever queue."""
+    """For ever. pipe: to the supervisor. senders: the processes of those that run already. folder: the MTA's."""
     from zonemta_py.disk import identity
     from zonemta_py.disk.leveldb.store import StoreError
     from zonemta_py.plugin.queue_hooks import PluginHooks
@@ -263,7 +264,7 @@ async def run(
             print(f"zonemta: the queue cannot be opened: {cause(error)}; trying again", file=sys.stderr, flush=True)
             await asyncio.sleep(0.5)
     queue = opening.queue
-    plugged = Plugged(host, Process("queue", config.queue_number), folder, ask)
+    plugged = Plugged(host, Process("queue", config.queue_number), folder, services)
     if is_shared(config) and not config.cluster.enabled:  # there, who asks knows before we do which queues there are
         queue.plugin_store.mine = _names_of(config)
     ending = Ending(queue, plugged)

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
@@ -41,9 +41,9 @@ from zonemta_py.metrics import report
 from zonemta_py.metrics.connections import CONNECTIONS, REQUESTS, STREAMS
 from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.store import Ask
 from zonemta_py.processes import queue_process
 from zonemta_py.processes.pipe import ASKED
+from zonemta_py.processes.plugin_services import QueueServices
 from zonemta_py.processes.ports import SMTP
 from zonemta_py.processes.queue_process import Given
 
@@ -173,22 +173,10 @@ def _of_the_mta(config: Config) -> Config:
     return config.for_queue(config.queue_number, layout.node_folder(config))
 
 
-def plugin_store(config: Config) -> Ask:
-    """Where what plugins keep is; whoever needs it connects when it is asked first. config: the MTA's."""
-    clients: list[RemoteQueue | Queues] = []
-
-    async def ask(what: str, plugin: str, name: str, token: str, arguments: list[Any]) -> Any:
-        if not clients:
-            clients.append(queue_client(config, "plugins"))
-        return await clients[0].plugin_store(what, plugin, name, token, arguments)
-
-    return ask
-
-
 async def begin_plugins(host: Host, name: str, config: Config) -> None:
     """They live in this process from now on. name: of the process."""
     report.measure(host.gauges)
-    await host.begin(Process.named(name), config.folder, plugin_store(config))
+    await host.begin(Process.named(name), config.folder, QueueServices(config, queue_client))
 
 
 def _serve(
@@ -225,7 +213,7 @@ def queue(child: Child, pipe: Pipe, senders: Collection[int] = ()) -> None:
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     sys.setswitchinterval(SWITCH_S)
     mta = _of_the_mta(child.config)
-    uvloop.run(queue_process.run(child.given, child.host, pipe, senders, mta.folder, plugin_store(mta)))
+    uvloop.run(queue_process.run(child.given, child.host, pipe, senders, mta.folder, QueueServices(mta, queue_client)))
 
 
 def _never(child: Child) -> None:

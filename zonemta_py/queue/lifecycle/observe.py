@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from zonemta_py.queue.core.messages import Message
     from zonemta_py.queue.lifecycle.lease import Lease
 
-BY = {"ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", pull.PUSHED: "push", "LOCAL": "notice"}
+BY = {
+    "ESMTP": "smtp", "SMTP": "smtp", "HTTP": "http", "HTTPS": "http", pull.PUSHED: "push", "LOCAL": "notice",
+    "PLUGIN": "plugin",
+}  # fmt: skip
 """Protocols of envelopes; those of RFC 3848 that are missing are SMTP too."""
 REASONS = {
     "suppressed": "suppressed",
