@@ -41,7 +41,7 @@ def test_list_has_those_that_are_enabled_first(zonemta: Callable[..., Any], conf
     by_name = {row["name"]: row for row in rows}
     assert by_name["block"] | {"file": ""} == {
         "name": "block", "place": 2, "file": "", "says": "Refuses who is blocked.", "hooks": ["smtp_rcpt_to"],
-        "fault": "",
+        "fault": "", "listeners": [], "zones": [], "failing": "closed",
     }  # fmt: skip
     assert by_name["gone"]["fault"] == "there is no such plugin"
     assert "is not valid Python" in by_name["broken"]["fault"]

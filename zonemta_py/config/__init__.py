@@ -17,7 +17,7 @@ from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.root import Config
 from zonemta_py.config.section import NAME, ConfigError
 from zonemta_py.config.security import DkimKey, Signing, Tls
-from zonemta_py.config.server import Dns, Plugins, Queue, RulesSection, ServerSection
+from zonemta_py.config.server import Dns, PluginInstance, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import Http, HttpKey, Right, Role
 from zonemta_py.config.services.links import Links, Unsubscribing
@@ -44,6 +44,7 @@ __all__ = [
     "Limits",
     "Links",
     "Listener",
+    "PluginInstance",
     "Plugins",
     "Pool",
     "PullSection",

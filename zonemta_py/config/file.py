@@ -162,6 +162,10 @@ def _from_here(path: Path, plugins: Any) -> None:
     if not isinstance(plugins, dict):
         return
     here = path.absolute().parent
+    instances = plugins.get("instances")
+    for one in instances if isinstance(instances, list) else ():
+        if isinstance(one, dict) and isinstance(name := one.get("plugin"), str) and _is_code(name, here / name):
+            one["plugin"] = str(here / name)
     enabled = plugins.get("enabled")
     if isinstance(enabled, list):
         plugins["enabled"] = [

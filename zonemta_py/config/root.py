@@ -94,6 +94,11 @@ class Config(Section):
             for number, name in enumerate(names):
                 if name in names[:number]:
                     yield (kind, number), f"two {kind} are named {name!r}; give each its own name"
+        instances = [one.name for one in self.plugins.instances]
+        for number, name in enumerate(instances):
+            if name in instances[:number]:
+                what = f"two plugins.instances are named {name!r}; give each its own name"
+                yield ("plugins", "instances", number), what
         writers: dict[Path | None, str] = {}
         for number, sink in enumerate(self.event_sinks):
             if sink.kind == "file" and (other := writers.setdefault(sink.path, sink.name)) != sink.name:
@@ -112,6 +117,8 @@ class Config(Section):
         }
         known["users"], known["http.keys"] = set(self.users), {key.name for key in self.http.keys}
         known["http.keys"] |= names.get("http.keys", set())
+        taking = [*self.listeners, *([self.http.listener] if self.http.enabled else [])]
+        known["listeners"] = {one.name for one in taking} | names.get("listeners", set())
         pulled = {zone.name for zone in self.zones if zone.pulled}
         for place, name, mark in marked(self, Refers):
             there = known[mark.kind] - (pulled if mark.sends else set())
@@ -346,5 +353,6 @@ def _nobody(name: str, mark: Refers, there: set[str], pulled: bool) -> str:
 
 
 _WORDS = {
+    "listeners": "listener",
     "zones": "zone", "pools": "pool", "warmups": "warm-up", "windows": "window", "users": "user", "http.keys": "key",
 }  # fmt: skip

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from zonemta_py.config.section import Port, Section
-from zonemta_py.config.values import AnyPath, EhloName, FilePath, FolderPath, IpAddress
+from zonemta_py.config.section import NAME, Port, Section
+from zonemta_py.config.values import AnyPath, EhloName, FilePath, FolderPath, IpAddress, ListenerName, ZoneName
 
 Bound = Literal["least", "deferred", "bounced", "blocked", "complaints"]
 
@@ -160,6 +160,25 @@ class OptionTables(dict[str, dict[str, Any]]):
     folder: Path | None = None
 
 
+class PluginInstance(Section):
+    """A plugin once more, or with limits: of one plugin there may be any number, each with options, values, counters
+    and log lines of its own. Its name stands in plugins.enabled, where it is called in its turn."""
+
+    name: str = Field(pattern=NAME)
+    """Name in plugins.enabled, in [plugins.options.NAME], in logs, metrics and the journal."""
+    plugin: str = ""
+    """Which plugin it is, as plugins.enabled would name it; empty: the one of that name itself."""
+    listeners: list[ListenerName] = []
+    """Hooks of reception are called at these [[listeners]] only ("http" is that of [http]); empty: at all."""
+    zones: list[ZoneName] = []
+    """Hooks of queue and senders are called for recipients in these zones only; empty: in all. queue_route: for those
+    that the rules, or plugins before it, have put there."""
+    failing: Literal["closed", "open"] = "closed"
+    """What becomes of mail when the plugin itself fails, is too slow, is skipped. closed: it is deferred (451). open:
+    it goes on without the plugin, whose failure is logged and counted all the same. What the plugin refuses or defers
+    is no failure."""
+
+
 class Plugins(Section):
     """Which plugins run, in which order, with which options."""
 
@@ -176,6 +195,18 @@ class Plugins(Section):
     "hold" keeps it there for an operator."""
     options: dict[str, dict[str, Any]] = {}
     """[plugins.options.NAME]: handed to the plugin, checked by it."""
+    instances: list[PluginInstance] = []
+    """Plugins that are enabled several times, at some listeners, for some zones, or open."""
+
+    def instance(self, wanted: str) -> PluginInstance:
+        """What an entry of `enabled` means."""
+        name = wanted
+        if "/" in wanted or wanted.endswith(".py"):
+            name = Path(wanted).name.removesuffix(".py")
+        found = next((one for one in self.instances if one.name == name), None)
+        if found is None:
+            return PluginInstance.model_construct(name=name, plugin=wanted)
+        return found if found.plugin else found.model_copy(update={"plugin": wanted})
 
     @field_validator("options")
     @classmethod

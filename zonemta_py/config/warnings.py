@@ -8,7 +8,6 @@ import fnmatch
 import ipaddress
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -421,7 +420,10 @@ def _times(config: Config) -> Iterator[str]:
 
 
 def _plugins(config: Config) -> Iterator[str]:
-    enabled = {Path(name).stem for name in config.plugins.enabled}
+    enabled = {config.plugins.instance(one).name for one in config.plugins.enabled}
     for name in config.plugins.options:
         if name not in enabled:
             yield f"plugins.options.{name}: there is no {name!r} in plugins.enabled; add it there, or remove this"
+    for one in config.plugins.instances:
+        if one.name not in enabled:
+            yield f"plugins.instances: there is no {one.name!r} in plugins.enabled; add it there, or remove this"

@@ -38,6 +38,19 @@ class CutOff(Misbehaved):
     """It awaited for longer than the limit."""
 
 
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """What the operator has said of a plugin's calls. listeners, zones: where it is called at all; empty: everywhere.
+    open: mail goes on when it fails."""
+
+    listeners: frozenset[str] = frozenset()
+    zones: frozenset[str] = frozenset()
+    open: bool = False
+
+
+NO_LIMITS = CallLimits()
+
+
 @dataclass(slots=True)
 class CallCounts:
     """Of one plugin and hook. seconds: all calls, without the time that streams waited for data. worst_s: the longest
@@ -57,20 +70,31 @@ class CallCounts:
 class Call(Watched):
     """Bound at load."""
 
-    __slots__ = ("_all", "_checked", "_unknown", "_zones", "function", "tally")
+    __slots__ = ("_all", "_checked", "_unknown", "_zoned", "_zones", "function", "listeners", "only", "opens", "tally")
 
     def __init__(
         self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float,
-        zones: frozenset[str] = frozenset(), unknown: str = "default",
+        zones: frozenset[str] = frozenset(), unknown: str = "default", limits: CallLimits = NO_LIMITS,
     ) -> None:  # fmt: skip
         """zones: names of those to which queue_route may send; empty: they are not known. unknown: what becomes of a
         recipient that it sends to another one, as of `plugins.unknown_zone`."""
         super().__init__(plugin, file, hook, limit_s)
+        self.listeners = limits.listeners if hook.process == "receiver" else frozenset()
+        self.only = limits.zones if hook.process in ("queue", "sender") else frozenset()
+        """Zones of recipients for which it is called; empty: all."""
+        self.opens = limits.open and not self.passes
+        """Mail goes on when it fails, by the operator's word."""
+        self.passes = self.passes or limits.open
+        self._zoned = next((name for name in ("routing", "delivery", "bounce") if name in hook.arguments), "")
         self.function, self.tally = function, CallCounts()
         self._zones, self._unknown, self._checked = zones, unknown, values.checked(hook.name, hook.arguments)
         taken = inspect.signature(function).parameters.values()
         whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
         self._all = None if whole else frozenset(p.name for p in taken)
+
+    def concerns(self, arguments: dict[str, Any]) -> bool:
+        """Whether it is called for this recipient. Ask only if `only` is set: mostly it is empty."""
+        return arguments[self._zoned].zone in self.only
 
     def begin(self, arguments: dict[str, Any]) -> Any:
         """The plugin's coroutine (or async generator), given those of the arguments that it declares.
@@ -91,6 +115,7 @@ class Call(Watched):
     async def run(self, arguments: dict[str, Any]) -> None:
         """One whole call."""
         started, before = perf_counter(), self.before(arguments)
+        fields = values.sections(arguments) if self.opens else []
         try:
             subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
             self.expect_nothing(await limited(self.begin(arguments), self, subject))
@@ -98,6 +123,7 @@ class Call(Watched):
         except BaseException as error:
             if not isinstance(error, self.hook.verdicts):
                 values.put_back(before)
+                values.put_sections_back(fields)
             self.fail(error, perf_counter() - started, _about(arguments), arguments)
         self.measure(perf_counter() - started)
 
@@ -164,7 +190,8 @@ class Call(Watched):
         """Counts and logs a failure."""
         self.tally.failures += 1
         problem = self._problem(error)
-        self._tell(logging.ERROR, problem + about, self._line(error), error)
+        goes_on = "; mail goes on without it" if self.opens and self.hook.name != "message_rewrite" else ""
+        self._tell(logging.ERROR, problem + about + goes_on, self._line(error), error)
         return PluginFailed(self.plugin, self.hook.name, problem)
 
     def _problem(self, error: BaseException) -> str:

@@ -18,7 +18,8 @@ from zonemta_py.plugin.spec import HOOKS
 class Plugin(NamedTuple):
     """A plugin that can be enabled. place: 1 for the first of `plugins.enabled`, 0: not enabled. file: "" if it is not
     known without importing its package. says: the first sentence of its docstring. hooks: in the order in which mail
-    meets them. fault: why its source cannot be read, or where a plugin that is enabled is lacking; "" none."""
+    meets them. fault: why its source cannot be read, or where a plugin that is enabled is lacking; "" none. listeners,
+    zones, failing: as of its [[plugins.instances]]."""
 
     name: str
     place: int
@@ -26,24 +27,38 @@ class Plugin(NamedTuple):
     says: str
     hooks: tuple[str, ...]
     fault: str = ""
+    listeners: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    failing: str = "closed"
+
+    def where(self, hook: str) -> str:
+        """ "": everywhere; else where the hook is called, and whether mail goes on when it fails."""
+        places = {"receiver": self.listeners, "queue": self.zones, "sender": self.zones}.get(HOOKS[hook].process, ())
+        opens = self.failing == "open" and HOOKS[hook].failing == "raise"
+        return "; ".join(one for one in (", ".join(places), "open" if opens else "") if one)
 
 
 def plugins(of: Plugins) -> list[Plugin]:
     """Those that are enabled in their order, then the others by name."""
     found = {name: (name, file) for name, file in _available(of)}
-    enabled = list[Plugin]()
-    for place, wanted in enumerate(of.enabled, 1):
+    enabled, asked = list[Plugin](), set[str]()
+    for place, entry in enumerate(of.enabled, 1):
+        instance = of.instance(entry)
+        name, wanted = instance.name, instance.plugin
+        asked.add(wanted)
         if "/" in wanted or wanted.endswith(".py"):
             try:
-                name, path = named_file(wanted, of.folder)
+                _, path = named_file(wanted, of.folder)
             except PluginError as error:
-                enabled.append(Plugin(error.plugin, place, error.file, "", (), "there is no such file"))
+                one = Plugin(name, place, error.file, "", (), "there is no such file")
             else:
-                enabled.append(_read(name, str(path), place))
+                one = _read(name, str(path), place)
         else:
-            name, file = found.pop(wanted, (wanted, ""))
-            enabled.append(_read(name, file, place))
-    files = {one.file for one in enabled}
+            one = _read(name, found.get(wanted, ("", ""))[1], place)
+        listeners, zones = tuple(instance.listeners), tuple(instance.zones)
+        enabled.append(one._replace(listeners=listeners, zones=zones, failing=instance.failing))
+    files = {str(Path(one.file).resolve()) for one in enabled if one.file}
+    found = {name: one for name, one in found.items() if name not in asked}
     others = [(name, file) for name, file in sorted(found.values()) if str(Path(file).resolve()) not in files]
     return [*enabled, *(_read(name, file, 0) for name, file in others)]
 

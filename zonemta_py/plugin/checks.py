@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from zonemta_py.config import PluginInstance
 from zonemta_py.config.secret import in_place
 from zonemta_py.plugin.api import PluginApi
 from zonemta_py.plugin.calls import line_in
 from zonemta_py.plugin.loading import PluginError, PluginSource, suggestion
 from zonemta_py.plugin.spec import HOOKS, Hook
+
+_LEAVE_OUT = "leave that out of its [[plugins.instances]]"
 
 
 def hooks(source: PluginSource) -> dict[str, Callable[..., Any]]:
@@ -28,6 +31,18 @@ def hooks(source: PluginSource) -> dict[str, Callable[..., Any]]:
             sentence = f"there is no hook {name!r}{known} A helper's name begins with _"
             raise PluginError(source.name, source.file, _line(value), sentence)
     return found
+
+
+def limits(source: PluginSource, instance: PluginInstance, found: Iterable[str]) -> None:
+    """Whether what [[plugins.instances]] says of it can ever apply. found: names of its hooks. Raises PluginError."""
+    places = {HOOKS[name].process for name in found}
+    has = f"it has {', '.join(found) or 'no hooks'}"
+    if instance.listeners and "receiver" not in places:
+        sentence = f"listeners would never apply, as no hook of it is called at a listener ({has})"
+        raise PluginError(source.name, source.file, 0, f"{sentence}; {_LEAVE_OUT}")
+    if instance.zones and not places & {"queue", "sender"}:
+        sentence = f"zones would never apply, as no hook of it is called for recipients in a zone ({has})"
+        raise PluginError(source.name, source.file, 0, f"{sentence}; {_LEAVE_OUT}")
 
 
 def options(source: PluginSource, given: dict[str, Any], here: Path | None = None) -> BaseModel | None:

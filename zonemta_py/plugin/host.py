@@ -11,6 +11,7 @@ where a failing plugin must stop the mail; whatever else a plugin does is logged
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from zonemta_py.config import Plugins
 from zonemta_py.plugin import checks
 from zonemta_py.plugin.api import PluginApi, log
 from zonemta_py.plugin.arguments import Process
-from zonemta_py.plugin.calls import Call
+from zonemta_py.plugin.calls import Call, CallLimits
 from zonemta_py.plugin.life import RUNS, PluginLife
 from zonemta_py.plugin.loading import PluginError, PluginSource, digest, find, suggestion
 from zonemta_py.plugin.services import PluginServices
@@ -59,7 +60,8 @@ class Host:
         self.life: PluginLife | None = None
         """Of its plugins in this process; None: there are none, or `begin` was not called."""
         self._limit_s = limit_s
-        self._beginning: asyncio.Future[None] | None = None
+        self._beginning: list[asyncio.Future[None]] = []
+        """While `start` runs; the same list in all that `at` makes."""
         self._log_lock = threading.RLock()
         self._in_log = False
 
@@ -79,8 +81,8 @@ class Host:
         apis: dict[str, PluginApi] = {}
         files: dict[str, str] = {}
         for wanted in plugins.enabled:
-            threads = _threads()
-            source = find(wanted, plugins.folder)
+            threads, instance = _threads(), plugins.instance(wanted)
+            source = find(instance.plugin, plugins.folder, instance.name)
             if source.name in apis:
                 raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
             files[source.file] = digest(source.file)
@@ -88,15 +90,36 @@ class Host:
             api = apis[source.name] = PluginApi(source.name, zones, plugins.timeout_s, source.file)
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
             checks.set_up(source, api, chosen)
+            checks.limits(source, instance, functions)
+            limits = CallLimits(
+                frozenset(instance.listeners), frozenset(instance.zones), instance.failing == "open"
+            )  # fmt: skip
             for name, function in functions.items():
-                unknown = plugins.unknown_zone
-                calls.append(Call(source.name, source.file, HOOKS[name], function, plugins.timeout_s, zones, unknown))
+                calls.append(
+                    Call(
+                        source.name, source.file, HOOKS[name], function, plugins.timeout_s, zones,
+                        plugins.unknown_zone, limits,
+                    )
+                )  # fmt: skip
             _check_commands(source, api, apis)
             _refuse_threads(source, _threads() - threads)
         _warn_of_unused(plugins, apis)
         host = cls(calls, apis.values(), plugins.timeout_s)
         host.files = files
         return host
+
+    def at(self, listener: str) -> Host:
+        """The same for a listener, with what is called there."""
+        calls = {
+            name: tuple(call for call in all_ if not call.listeners or listener in call.listeners)
+            for name, all_ in self._calls.items()
+        }
+        if calls == self._calls:
+            return self
+        made = copy.copy(self)
+        made._calls = {name: some for name, some in calls.items() if some}
+        made.listens = frozenset(made._calls).__contains__
+        return made
 
     def watch_over(self, folder: Path, process: str, counted: bool = True) -> None:
         """Notes from now on, for whoever finds this process dead, what it was about; leaves out what has ended too many
@@ -127,11 +150,11 @@ class Host:
         self.life = PluginLife(
             self.calls("start"), self.calls("stop"), {api.name: api for api in self._apis}, self._limit_s
         )
-        self._beginning = asyncio.ensure_future(self.life.begin(process, folder))
+        self._beginning.append(asyncio.ensure_future(self.life.begin(process, folder)))
         try:
-            await asyncio.shield(self._beginning)
+            await asyncio.shield(self._beginning[0])
         finally:
-            self._beginning = None
+            self._beginning.clear()
 
     def ask(self, ask: Ask) -> None:
         """Where what plugins keep is."""
@@ -153,13 +176,15 @@ class Host:
     async def call(self, name: str, /, **arguments: Any) -> None:
         """Calls one hook in every plugin that has it. Raises a Verdict: the first ends the round."""
         assert arguments.keys() == HOOKS[name].offered, f"{name} is called with {', '.join(arguments)}"
-        if self._beginning is not None:
-            await asyncio.wait([self._beginning])
+        if self._beginning:
+            await asyncio.wait([*self._beginning])
         for call in self._calls.get(name, ()):
+            if call.only and not call.concerns(arguments):
+                continue
             try:
                 await call.run(arguments)
             except PluginFailed:
-                if call.hook.failing == "raise":
+                if not call.passes:
                     raise
 
     def call_now(self, name: str, /, **arguments: Any) -> None:
@@ -169,7 +194,7 @@ class Host:
             try:
                 call.run_now(arguments)
             except PluginFailed:
-                if call.hook.failing == "raise":
+                if not call.passes:
                     raise
 
     def filter_log(self, entry: dict[str, Any]) -> dict[str, Any] | None:
@@ -250,7 +275,9 @@ def _check_commands(source: PluginSource, api: PluginApi, apis: dict[str, Plugin
     for other in apis.values():
         for name in api.commands.keys() & other.commands.keys():
             if other is not api:
-                sentence = f"its command {name!r} is also plugin {other.name}'s; enable only one of them"
+                again = other.file == api.file
+                remedy = "name its commands after api.name" if again else "enable only one of them"
+                sentence = f"its command {name!r} is also plugin {other.name}'s; {remedy}"
                 raise PluginError(source.name, source.file, 0, sentence)
 
 

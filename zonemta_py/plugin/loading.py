@@ -45,14 +45,16 @@ class PluginSource:
     module: ModuleType
 
 
-def find(wanted: str, folder: Path | None) -> PluginSource:
-    """wanted: an entry of `enabled`; folder: searched before the bundled plugins. Raises PluginError."""
+def find(wanted: str, folder: Path | None, name: str = "") -> PluginSource:
+    """wanted: an entry of `enabled`; folder: searched before the bundled plugins; name: of an instance of it, which
+    has modules of its own. Raises PluginError."""
     if "/" in wanted or wanted.endswith(".py"):
-        return _from_file(*named_file(wanted, folder))
+        own, named = named_file(wanted, folder)
+        return _from_file(name or own, named)
     for place in (folder.expanduser(), BUNDLED) if folder else (BUNDLED,):
         file = code_of(place / wanted)
         if wanted != "__init__" and file is not None:
-            return _from_file(wanted, file)
+            return _from_file(name or wanted, file)
     found = [entry for entry in entry_points() if entry.name == wanted]
     if len(found) > 1:
         packages = " and ".join(sorted({entry.value for entry in found}))
@@ -61,7 +63,7 @@ def find(wanted: str, folder: Path | None) -> PluginSource:
         )
     if not found:
         raise PluginError(wanted, "", 0, _not_found(wanted, folder))
-    return _from_entry_point(found[0])
+    return _from_entry_point(found[0], name or wanted)
 
 
 def code_of(place: Path) -> Path | None:
@@ -119,10 +121,11 @@ def _not_found(wanted: str, folder: Path | None) -> str:
     return f"is not installed{suggestion(wanted, names)} (there are: {known}); {remedy}"
 
 
-def _from_file(name: str, file: Path) -> PluginSource:
-    """Executes the file afresh, so that two hosts in one process share no state."""
+def _from_file(name: str, file: Path, parent: str = "") -> PluginSource:
+    """Executes the file afresh, so that two hosts in one process, and two instances in one host, share no state.
+    parent: the package that it is in, from which its relative imports go."""
     file = file.absolute()  # as in its tracebacks, which is how line numbers are found
-    module_name = f"zonemta_plugin_{name}"
+    module_name = f"{parent}{'.' if parent else ''}zonemta_plugin_{name}"
     package = [str(file.parent)] if file.name == "__init__.py" else None
     spec = importlib.util.spec_from_file_location(module_name, file, submodule_search_locations=package)
     if spec is None or spec.loader is None:
@@ -146,7 +149,8 @@ def entry_points() -> Iterable[EntryPoint]:
     return metadata.entry_points(group=ENTRY_POINTS)
 
 
-def _from_entry_point(entry: EntryPoint) -> PluginSource:
+def _from_entry_point(entry: EntryPoint, name: str) -> PluginSource:
+    """name: another than the entry's is an instance."""
     try:
         module = entry.load()
     except BaseException as error:
@@ -154,7 +158,10 @@ def _from_entry_point(entry: EntryPoint) -> PluginSource:
     if not isinstance(module, ModuleType):
         sentence = f"its entry point {entry.value} is a {type(module).__name__}; it must name a module"
         raise PluginError(entry.name, "", 0, sentence)
-    return PluginSource(entry.name, str(module.__file__ or entry.value), module)
+    if name != entry.name and module.__file__ is not None:
+        file = Path(module.__file__)
+        return _from_file(name, file, "" if file.name == "__init__.py" else module.__name__.rpartition(".")[0])
+    return PluginSource(name, str(module.__file__ or entry.value), module)
 
 
 def _import_failure(name: str, file: str, error: BaseException) -> BaseException:

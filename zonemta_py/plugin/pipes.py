@@ -14,8 +14,10 @@ from time import perf_counter
 from typing import Any
 
 from zonemta_py.mail.limits import CHUNK_BYTES, MESSAGE_BYTES_MAX
+from zonemta_py.plugin import values
 from zonemta_py.plugin.arguments import Stream
 from zonemta_py.plugin.calls import Call, Misbehaved, limited, subject_of, watched
+from zonemta_py.plugin.verdicts import PluginFailed
 from zonemta_py.queue.poison import Subject
 
 BLOCKS_MAX = 4
@@ -90,26 +92,32 @@ class Reader:
         self._call = call
         self._pipe = Pipe()
         self._meter = Meter(self._pipe, flowing=True)
+        self._left = False
+        """It was too slow, and mail goes on without it."""
         self._task = asyncio.create_task(self._run(arguments))
         self._task.add_done_callback(lambda _: self._pipe.moved.set())
 
     async def feed(self, block: bytes) -> None:
         """Waits while the plugin lags. Raises PluginFailed when it does not catch up."""
         for piece in _pieces(block):
-            while self._pipe.full and not self._task.done():
+            while self._pipe.full and not self._over:
                 await self._wait()
-            if self._task.done():
+            if self._over:
                 return
             self._pipe.put(piece)
 
     async def finish(self) -> None:
         """No more to read: raises the plugin's verdict."""
         self._pipe.close()
-        while not self._task.done():
+        while not self._over:
             await self._wait()
-        verdict = self._task.result()
-        if verdict is not None:
+        verdict = None if self._left else self._task.result()
+        if verdict is not None and not (self._call.passes and isinstance(verdict, PluginFailed)):
             raise verdict
+
+    @property
+    def _over(self) -> bool:
+        return self._left or self._task.done()
 
     def abort(self) -> None:
         self._task.cancel()
@@ -128,6 +136,8 @@ class Reader:
             verdict = self._call.judge(error)
             if verdict is error and not isinstance(error, self._call.hook.verdicts):
                 raise
+            if isinstance(verdict, PluginFailed):
+                values.put_right(before)
             return verdict
         finally:
             self._call.measure(perf_counter() - started - self._meter.waited_s)
@@ -136,7 +146,10 @@ class Reader:
     async def _wait(self) -> None:
         if not await _moved(self._pipe, self._call.limit_s):
             self._task.cancel()
-            raise self._call.cut_off()
+            failure = self._call.cut_off()
+            if not self._call.passes:
+                raise failure
+            self._left = True
 
 
 class Rewriting:
@@ -154,8 +167,16 @@ class Rewriting:
 
     async def ask(self, call: Call, arguments: dict[str, Any]) -> None:
         """Whether the plugin wants the stream as the plugins before it leave it. Raises verdicts."""
+        try:
+            await self._ask(call, arguments)
+        except PluginFailed:
+            if not call.passes:
+                raise
+
+    async def _ask(self, call: Call, arguments: dict[str, Any]) -> None:
         meter = Meter(self._last, flowing=False)
         started, subject, before = perf_counter(), subject_of(call.hook.name, arguments), call.before(arguments)
+        fields = values.sections(arguments) if call.opens else []
         try:
             answer = call.begin({**arguments, "stream": meter})
             if not inspect.isasyncgen(answer):
@@ -164,6 +185,9 @@ class Rewriting:
                 raise Misbehaved(f"returned {type(answer).__name__}; return None or an async iterator of bytes")
             call.expect_values(before)
         except BaseException as error:
+            if not isinstance(error, call.hook.verdicts):
+                values.put_right(before)
+                values.put_sections_back(fields)
             call.fail(error, perf_counter() - started)
         if answer is None:
             call.measure(perf_counter() - started)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.mail import notes
 from zonemta_py.mail.envelope import Recipient
+from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
 
 SHOWN_MAX = 80
@@ -268,13 +269,16 @@ def wrong(known: Before) -> str:
     changed is not judged."""
     for name, argument, olds in known:
         for rule, old, new in zip(RULES[name], olds, _GETTERS[name](argument), strict=True):
-            try:
-                if new is old or _is_fit(rule, old, new):
-                    continue
-            except Exception:  # comparing is the value's own code
-                pass
-            return f"set {argument_of(name)}.{rule.field} to {_shown(rule.field, new)}; it must {rule.must}"
+            if new is not old and not _can_be_used(rule, old, new):
+                return f"set {argument_of(name)}.{rule.field} to {_shown(rule.field, new)}; it must {rule.must}"
     return ""
+
+
+def _can_be_used(rule: Rule, old: Any, new: Any) -> bool:
+    try:
+        return _is_fit(rule, old, new)
+    except Exception:  # comparing is the value's own code
+        return False
 
 
 def _is_fit(rule: Rule, old: Any, new: Any) -> bool:
@@ -291,12 +295,39 @@ def put_back(known: Before) -> None:
     """What a plugin has changed is as it was."""
     for name, argument, olds in known:
         for rule, old in zip(RULES[name], olds, strict=True):
-            if type(old) is list:
-                for one in old:
-                    if type(one) is tuple and type(one[0]) is Recipient:
-                        one[0].address, one[0].noted = one[1:]
-                old = [one[0] if type(one) is tuple else one for one in old]
-            setattr(argument, rule.field, old)
+            _put(argument, rule, old)
+
+
+def put_right(known: Before) -> None:
+    """What nobody can use is as it was. What can be used stays: others may have changed it meanwhile."""
+    for name, argument, olds in known:
+        for rule, old, new in zip(RULES[name], olds, _GETTERS[name](argument), strict=True):
+            if new is not old and not _can_be_used(rule, old, new):
+                _put(argument, rule, old)
+
+
+def _put(argument: Any, rule: Rule, old: Any) -> None:
+    if type(old) is list:
+        for one in old:
+            if type(one) is tuple and type(one[0]) is Recipient:
+                one[0].address, one[0].noted = one[1:]
+        old = [one[0] if type(one) is tuple else one for one in old]
+    setattr(argument, rule.field, old)
+
+
+Sections = list[tuple[Headers, list[bytes], list[bytes]]]
+
+
+def sections(arguments: Mapping[str, Any]) -> Sections:
+    """Header sections that a plugin may change, as they are."""
+    found = [value if isinstance(value, Headers) else getattr(value, "headers", None) for value in arguments.values()]
+    return [(one, [*one.fields], [*one.names]) for one in found if isinstance(one, Headers)]
+
+
+def put_sections_back(known: Sections) -> None:
+    """As they were."""
+    for one, fields, names in known:
+        one.fields, one.names = fields, names
 
 
 def _shown(field: str, value: Any) -> str:

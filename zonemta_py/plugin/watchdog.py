@@ -32,12 +32,14 @@ UNFILTERED = {"unfiltered": True}
 
 
 class Watched:
-    """A plugin's function that may block, and its strikes. file: where the plugin lives."""
+    """A plugin's function that may block, and its strikes. file: where the plugin lives. passes: mail goes on when it
+    fails."""
 
-    __slots__ = ("file", "hook", "limit_s", "out_until", "plugin", "strikes", "struck", "why_out")
+    __slots__ = ("file", "hook", "limit_s", "out_until", "passes", "plugin", "strikes", "struck", "why_out")
 
     def __init__(self, plugin: str, file: str, hook: Hook, limit_s: float) -> None:
         self.plugin, self.file, self.hook, self.limit_s = plugin, file, hook, limit_s
+        self.passes = hook.failing == "pass"
         self.strikes, self.struck, self.out_until, self.why_out = 0, 0.0, 0.0, ""
 
     def suppressed_by(self) -> bool:
@@ -50,8 +52,7 @@ class Watched:
     def leave_out(self, why: str) -> None:
         """It is not called for OUT_S. why: what it has done."""
         self.strikes, self.out_until, self.why_out = 0, monotonic() + OUT_S, why
-        decides = self.hook.failing == "raise"
-        meanwhile = "mail that it would decide about is deferred (451)" if decides else "it is skipped"
+        meanwhile = "it is skipped" if self.passes else "mail that it would decide about is deferred (451)"
         log.log(
             logging.ERROR, "plugin %s, hook %s, %s: %s and is skipped for %g min; meanwhile %s", self.plugin,
             self.hook.name, self.file, why, OUT_S / 60, meanwhile, extra=UNFILTERED,

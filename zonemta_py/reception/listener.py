@@ -75,7 +75,7 @@ class ListenerSettings:
         Login, notes: LogThrottle | None = None, clock_ms: Callable[[], int] = unix_ms,
         returns: Returns | None = None,
     ) -> None:  # fmt: skip
-        self.notes = notes or LogThrottle(log)
+        self.notes, host = notes or LogThrottle(log), host.at(listener.name)
         self.listener, self.limits, self.hostname = listener, config.limits, config.server.name
         self.tells_stored = host.listens("message_stored")
         self.telling: set[asyncio.Task[None]] = set()

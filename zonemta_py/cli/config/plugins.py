@@ -7,21 +7,23 @@ from typing import Annotated
 
 import typer
 
+from zonemta_py.cli.config import plugin_trial
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import Telling, print_json, print_table
 from zonemta_py.config import Plugins
 from zonemta_py.plugin import skeleton
-from zonemta_py.plugin.catalogue import hook_says, plugins
+from zonemta_py.plugin.catalogue import Plugin, hook_says, plugins
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.loading import suggestion
 from zonemta_py.plugin.spec import HOOKS
 
 app = typer.Typer(
-    help="List, check and begin plugins.\n\ndocs/PLUGINS.md says how to write one; `zonemta route --plugins` shows "
-    "where they send a recipient.",
+    help="List, check, try and begin plugins.\n\ndocs/PLUGINS.md says how to write one; `zonemta route --plugins` "
+    "shows where they send a recipient.",
     no_args_is_help=True,
 )
+app.command("run")(plugin_trial.run)
 
 
 @app.command("list")
@@ -67,8 +69,9 @@ def order(
         return print_json(found)
     rows = [
         (
-            row["hook"], row["process"], " > ".join(row["plugins"]) or "none", ", ".join(row["verdicts"]) or "nothing",
-            row["failing"], row["runs"],
+            row["hook"], row["process"],
+            " > ".join(_at(one, row["hook"]) for one in enabled if row["hook"] in one.hooks) or "none",
+            ", ".join(row["verdicts"]) or "nothing", row["failing"], row["runs"],
         )
         for row in found
     ]  # fmt: skip
@@ -94,9 +97,9 @@ def check(
     wanted = files or settings.plugins.enabled
     if not wanted:
         raise CommandError(Exit.USAGE, "no plugin is enabled; name one, or the path of its file")
-    good, wrong = dict[str, list[str]](), list[str]()
+    good, wrong, known = dict[str, list[str]](), list[str](), {one.name: one for one in plugins(settings.plugins)}
     for one in wanted:
-        name = Path(one).stem if "/" in one or one.endswith(".py") else one
+        name = settings.plugins.instance(one).name
         options = {name: settings.plugins.options[name]} if name in settings.plugins.options else {}
         alone = settings.plugins.model_copy(
             update={"enabled": [one], "options": _with_folder(settings.plugins, options)}
@@ -110,11 +113,18 @@ def check(
     with Telling(json) as tell:
         tell(good=good, problems=wrong)
         for name, hooks in good.items():
-            tell(f"plugin {name}: good; hooks: {', '.join(hooks) or 'none'}")
+            called = [_at(known[name], hook, hook) if name in known else hook for hook in hooks]
+            tell(f"plugin {name}: good; hooks: {', '.join(called) or 'none'}")
         for sentence in wrong:
             tell(sentence)
     if wrong:
         raise CommandError(Exit.PROBLEMS, f"{len(wrong)} of {len(wanted)} plugins cannot be loaded")
+
+
+def _at(one: Plugin, hook: str, called: str = "") -> str:
+    """A plugin's name, or what it is `called`, and where its hook is called if that is not everywhere."""
+    where = one.where(hook)
+    return f"{called or one.name} ({where})" if where else called or one.name
 
 
 def _with_folder(of: Plugins, options: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:

@@ -132,7 +132,7 @@ async def handed_in(
     from zonemta_py.reception.listener import ingest_rules, unix_ms
     from zonemta_py.reception.permission import Accounts, bind
 
-    accounts = Accounts(config)
+    accounts, host = Accounts(config), host.at(listener.name)
     envelope.account = accounts.of(envelope.origin, user=envelope.user or "")
     envelope.received_ms = unix_ms()
     rules = ingest_rules(config, listener, host)

@@ -64,6 +64,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plugin list": ("zonemta plugin list", "zonemta plugin list --json"),
     "plugin order": ("zonemta plugin order", "zonemta plugin order queue_route"),
     "plugin check": ("zonemta plugin check", "zonemta plugin check /etc/zonemta/staging.py"),
+    "plugin run": (
+        "zonemta plugin run staging.py --reload --to anna@staging.example.com",
+        "zonemta plugin run --config /etc/zonemta/zonemta.toml",
+    ),
     "plugin new": (
         "zonemta plugin new staging",
         "zonemta plugin new greylist --hook smtp_rcpt_to --hook smtp_data --folder /etc/zonemta",

@@ -36,7 +36,7 @@ from zonemta_py.sink import ReceivedMessage, Sink, SinkOptions
 from zonemta_py.sink.server import self_made
 from zonemta_py.wire.blocking_client import QueueGone, ask
 
-HOST, MAIL = "127.0.0.1", b"Subject: hello\r\n\r\nHello!\r\n"
+HOST, LISTENER, MAIL = "127.0.0.1", "smtp", b"Subject: hello\r\n\r\nHello!\r\n"
 PATIENCE_S = 30.0
 """How long what comes by itself is waited for."""
 _END_S, _LOOK_S = 10.0, 0.01
@@ -88,8 +88,8 @@ class Mta:
     """What `running` gives. port: where mail is handed in. sink: all that has arrived (`sink.messages`), and what it
     counts. config_file: what the server was started with."""
 
-    def __init__(self, sink: Sink, port: int, home: Path, certificate: Path | None) -> None:
-        self.sink, self.port = sink, port
+    def __init__(self, sink: Sink, ports: Mapping[str, int], home: Path, certificate: Path | None) -> None:
+        self.sink, self.port, self._ports = sink, ports[LISTENER], ports
         self.config_file = home / "zonemta.toml"
         self._folder, self._log = home / "queue", home / "log"
         self._certificate = certificate
@@ -108,20 +108,24 @@ class Mta:
         sender: str = SHOP,
         login: tuple[str, str] | None = None,
         mail_parameters: Sequence[str] = (),
+        listener: str = LISTENER,
     ) -> Submitted:
         """Hands a message in by SMTP, as a client does. login: user and password, for an MTA with `auth`.
 
-        mail_parameters: what goes with MAIL, as "MT-PRIORITY=3". Raises OSError if the server hangs up.
+        mail_parameters: what goes with MAIL, as "MT-PRIORITY=3". listener: one of `listeners`. Raises OSError if the
+        server hangs up.
         """
         if isinstance(message, EmailMessage):
             message = message.as_bytes(policy=policy.SMTP)
-        return await asyncio.to_thread(self._send, recipients, message, sender, login, list(mail_parameters))
+        port, more = self._ports[listener], list(mail_parameters)
+        return await asyncio.to_thread(self._send, port, recipients, message, sender, login, more)
 
     def _send(
-        self, recipients: Sequence[str], message: bytes, sender: str, login: tuple[str, str] | None, more: list[str]
-    ) -> Submitted:
+        self, port: int, recipients: Sequence[str], message: bytes, sender: str, login: tuple[str, str] | None,
+        more: list[str],
+    ) -> Submitted:  # fmt: skip
         try:
-            client = smtplib.SMTP(HOST, self.port, "client.example.com", PATIENCE_S)
+            client = smtplib.SMTP(HOST, port, "client.example.com", PATIENCE_S)
         except smtplib.SMTPConnectError as error:
             return Submitted(_reply(error.smtp_code, error.smtp_error))
         with client:
@@ -256,21 +260,24 @@ async def running(
     zones: Iterable[str] = ("default",),
     replies: Sequence[str] = (),
     auth: bool = False,
+    listeners: Iterable[str] = (),
 ) -> AsyncIterator[Mta]:
     """A server with these plugins (paths of their files, or names), which ends with the block.
 
     options: of the first one. config: more of a configuration file, which counts before what is said here; zones
     without `host` send to the sink. zones: their names, the first is the default. replies: of the sink, as
     "rcpt:/^full-/ 452 4.2.2 Mailbox full" (`zonemta sink --help`). auth: clients may log in, under TLS.
-    What is put off is tried again after half a second. Raises MtaNotStarted.
+    listeners: names of more of them beside "smtp", for `send`. What is put off is tried again after half a second.
+    Raises MtaNotStarted.
     """
-    with tempfile.TemporaryDirectory(prefix="zonemta-") as name, _kept_port() as kept:
-        home, port = Path(name), kept.getsockname()[1]
+    with contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zonemta-")))
+        ports = {one: stack.enter_context(_kept_port()).getsockname()[1] for one in (LISTENER, *listeners)}
         settings = SinkOptions(listen=(f"{HOST}:0",), keep=True, rules=tuple(replies))
         async with Sink(settings) as sink:
             certificate = _certificate(home) if auth else None
-            mta = Mta(sink, port, home, certificate)
-            given = _configured(plugins, options or {}, tuple(zones), home, port, certificate)
+            mta = Mta(sink, ports, home, certificate)
+            given = _configured(plugins, options or {}, tuple(zones), home, ports, certificate)
             mta.config_file.write_text(_merged(given, tomllib.loads(config), sink.port))
             try:
                 await mta.start()
@@ -291,16 +298,16 @@ def _configured(
     options: Mapping[str, Any],
     zones: Sequence[str],
     home: Path,
-    port: int,
+    ports: Mapping[str, int],
     certificate: Path | None,
 ) -> dict[str, Any]:
-    listener: dict[str, Any] = {"name": "smtp", "port": port}
+    of_all: dict[str, Any] = {}
     if certificate is not None:
-        listener |= {"tls": "starttls", "certificate": str(certificate), "auth": True}
+        of_all |= {"tls": "starttls", "certificate": str(certificate), "auth": True}
     enabled = [str(one) if _is_name(one) else str(Path(one).absolute()) for one in plugins]
     return {
         "server": {"hostname": "mta.test", "folder": str(home / "queue"), "receivers": 1, "senders": 1},
-        "listeners": [listener],
+        "listeners": [{"name": name, "port": port, **of_all} for name, port in ports.items()],
         "retry": {"schedule_min": [0.01], "down_s": 0.2, "down_max_s": 0.5},
         "queue": {"segment_bytes": 262_144, "write_buffer_bytes": 262_144, "reserve_bytes": 0},
         "zones": [{"name": one, "default": one == zones[0]} for one in zones],
