@@ -62,7 +62,7 @@ def test_configurations_load_and_their_plugins_too(text: str) -> None:
     sections = tomllib.loads(text)
     config = Config.model_validate(sections)
     assert config.model_fields_set >= set(sections)
-    host = Host.load(config.plugins, [zone.name for zone in config.zones])
+    host = Host.of(config)
     assert {row["plugin"] for row in host.statistics()} == {Path(name).stem for name in config.plugins.enabled}
 
 

@@ -73,7 +73,7 @@ class Kept:
 @cache
 def server() -> tuple[Config, Host]:
     config = Config.model_validate(CONFIG)
-    return config, Host.load(config.plugins, [zone.name for zone in config.zones])
+    return config, Host.of(config)
 
 
 async def received(config: Config, host: Host, name: str, envelope: Envelope, fields: bytes) -> Any:
@@ -94,7 +94,7 @@ async def received(config: Config, host: Host, name: str, envelope: Envelope, fi
 
 def decisions(config: Config, host: Host, envelope: Envelope) -> Any:
     """What the queue's own code makes of it."""
-    hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    hooks = PluginHooks(host)
     campaigns = SimpleNamespace(canceled=set(), by_name={})
     core: Any = SimpleNamespace(router=Router(config.zones), hooks=hooks, campaigns=campaigns, membership=None)
     return asyncio.run(_asked(core, envelope))
@@ -148,7 +148,7 @@ def test_a_plugin_s_rule_holds_for_any_field(zonemta: Callable[..., Any], tmp_pa
     rule = {"header": {name: value}, "zone": "bulk"}
     options = {"enabled": ["custom_routing"], "options": {"custom_routing": {"rules": [rule]}}}
     config = Config.model_validate({"zones": [{"name": "usual"}, {"name": "bulk"}], "plugins": options})
-    host = Host.load(config.plugins, ["usual", "bulk"])
+    host = Host.of(config)
     envelope = Envelope("a@a.example", [Recipient("b@b.example")], origin="127.0.0.1")
     got = asyncio.run(received(config, host, "smtp", envelope, _fields([header, "X-Other: x"])))
     assert got.headers[name.lower()] == value

@@ -91,3 +91,23 @@ async def test_a_smart_host_rests_for_nobody_else(scripted: Any, letter: Any, de
     )
     assert results[0].outcomes[0].verdict != DELIVERED
     assert (len(first.bodies), len(second.bodies)) == (1, 0)
+
+
+async def test_lmtp_for_some_mail_to_a_server_of_both(scripted: Any, letter: Any, deliver: Any) -> None:
+    """One connection is not for both; what an SMTP server says to LHLO rests nobody else."""
+    server = await scripted()
+    letters = [letter(server.port), letter(server.port, routing={"protocol": "lmtp"}), letter(server.port)]
+    results = await deliver(*letters)
+    assert stages(results) == [
+        (DELIVERED, "dot", None, False), (DEFERRED, "ehlo", None, True), (DELIVERED, "dot", None, False)
+    ]  # fmt: skip
+    assert server.connections == 2
+    assert sum(line.startswith("LHLO") for line in server.commands) == 1
+
+
+@pytest.mark.parametrize("given", [{"tls": "implicit"}, {"tls": "required"}])
+async def test_tls_that_is_chosen_rests_nobody(scripted: Any, letter: Any, deliver: Any, given: Any) -> None:
+    """A server that speaks none, or not from the first byte."""
+    server = await scripted({"banner": b"220 no TLS here\r\n"})
+    [result] = await deliver(letter(server.port, routing=given))
+    assert (result.outcomes[0].verdict, result.down_s, result.chosen) == (DEFERRED, None, True)

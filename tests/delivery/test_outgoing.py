@@ -451,3 +451,62 @@ async def test_plugins_fields_are_folded(configure: Configure, send: Send, scrip
     assert body.isascii()
     assert max(map(len, body.split(b"\r\n"))) <= 998
     assert message_from_bytes(body, policy=default)["X-Name"] == "Jürgen"
+
+
+BY_PATH = {"verp": "v.example", "srs": "s.example", "secret": SECRET, "own_domains": ["own.example"]}
+
+
+def sent(routing: dict[str, Any], sender: str = "a@b.example", **path: Any) -> str:
+    """The return path for MAIL."""
+    config = Config.model_validate({"return_path": BY_PATH | path, "zones": [{"name": "default"}]})
+    given = Delivery(0, ID, "default", "x.example", sender, [Recipient("r@x.example")], 1, 1, routing=routing)
+    return Outgoing(config).addressed(given, 0).sender
+
+
+@pytest.mark.parametrize(
+    ("routing", "domain"),
+    [
+        ({}, "v.example"),
+        ({"host": "mx.example"}, "v.example"),
+        ({"verp": False}, "s.example"),
+        ({"verp": False, "srs": False}, "b.example"),
+        ({"sender": "c@c.example"}, "c.example"),
+        ({"sender": "c@c.example", "srs": True}, "s.example"),
+        ({"sender": "c@own.example", "srs": True}, "s.example"),
+        ({"sender": "c@c.example", "verp": True}, "v.example"),
+        ({"sender": "<>"}, ""),
+    ],
+)
+def test_a_return_path_that_a_plugin_chooses(routing: dict[str, Any], domain: str) -> None:
+    """One that it names is said as it is, unless it says otherwise; that of a notice stays null."""
+    assert sent(routing).rpartition("@")[2] == domain
+    assert sent(routing, "") == ""
+
+
+def test_srs_for_a_domain_of_ours() -> None:
+    """Only by a plugin's word."""
+    assert sent({}, "c@own.example", verp="") == "c@own.example"
+    assert sent({"srs": True}, "c@own.example", verp="").endswith("@s.example")
+    assert sent({"sender": "c@c.example"}, verp="", srs="") == "c@c.example", "with nothing configured"
+
+
+async def test_a_plugin_chooses_the_key(
+    configure: Configure, send: Send, scripted: Any, pems: dict[str, bytes]
+) -> None:
+    """One, whoever the author is, and none; each is signed anew, though they are the same message."""
+    server, strange = await scripted(), MESSAGE.replace(b"news.d.example", b"other.example")
+    ways = [{"dkim": "e._domainkey.d.example"}, {"dkim": "none"}, {}, {"dkim": "r._domainkey.d.example"}]
+    deliveries = [to(server.port, routing=way) for way in ways]
+    results = await send(configure(), *deliveries, to(server.port, strange, routing=ways[0], unsigned=True))
+    assert [result.outcomes[0].verdict for result in results] == [DELIVERED] * 5
+    selectors = [[field for field in (b"s=e;", b"s=r;") if field in body] for body in server.bodies]
+    assert selectors == [[b"s=e;"], [], [b"s=e;", b"s=r;"], [b"s=r;"], [b"s=e;"]]
+    assert verified(server.bodies[4], pems) == [True]
+
+
+@pytest.mark.parametrize("keys", ["re", ""])
+async def test_a_chosen_key_that_is_gone_defers(configure: Configure, send: Send, keys: str) -> None:
+    """Of a configuration that came later: nothing leaves unsigned that a plugin wants signed."""
+    [result] = await send(configure(keys), to(9, routing={"dkim": "old._domainkey.d.example"}))
+    assert result.outcomes[0].verdict == DEFERRED
+    assert "old._domainkey.d.example is not configured any more" in result.outcomes[0].reply.text

@@ -236,3 +236,19 @@ def test_demands_make_connections_alike() -> None:
     assert Demands("none", domains=("a",)) == Demands("none", domains=("b",))
     assert Demands("none") != Demands("none", require_tls=True)
     assert len({Demands("none", sts=(ENFORCE,)), Demands("none", sts=(TESTING,)), Demands("none")}) == 3
+
+
+@pytest.mark.parametrize("tls", ["none", "opportunistic"])
+async def test_a_plugin_leaves_policies_out_or_asks_for_one(policies: Any, tls: Any) -> None:
+    """For single recipients, whatever is configured; those with others do not share a connection."""
+    on, off = policies(ENFORCE, mta_sts=True, dane=True), policies(ENFORCE)
+    ignored = await on.demands(
+        delivery(secure=True, routing={"sts": False}), zone(tls="opportunistic"), "opportunistic"
+    )
+    assert (ignored.sts, ignored.dane) == ((), False)
+    usual = await on.demands(delivery(secure=True), zone(tls="opportunistic"), "opportunistic")
+    assert (usual.sts, usual.dane) == ((ENFORCE,), True)
+    assert usual.shared != ignored.shared
+    wanted = await off.demands(delivery(routing={"sts": True}), zone(tls=tls), tls)
+    assert (wanted.sts, wanted.dane) == ((ENFORCE,), False)
+    assert (await off.demands(delivery(routing={"tls": tls}), zone(tls=tls), tls)).sts == ()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from zonemta_py.config import Plugins
+from zonemta_py.plugin.configured import ANYTHING, Configured
 from zonemta_py.plugin.host import Host
 
 MakeHost = Callable[..., Host]
@@ -22,9 +23,10 @@ def make_host(tmp_path: Path) -> MakeHost:
 
     def make(
         *sources: str, timeout_s: float = 5, zones: tuple[str, ...] = (), unknown_zone: str = "default",
-        **options: dict[str, Any],
+        configured: Configured = ANYTHING, **options: dict[str, Any],
     ) -> Host:  # fmt: skip
         nonlocal made
+        configured = configured._replace(zones=frozenset(zones)) if zones else configured
         made += 1
         folder = tmp_path / f"plugins{made}"
         folder.mkdir()
@@ -32,6 +34,6 @@ def make_host(tmp_path: Path) -> MakeHost:
         for name, source in zip(names, sources, strict=True):
             (folder / f"{name}.py").write_text(textwrap.dedent(source))
         given = {"enabled": names, "folder": folder, "timeout_s": timeout_s, "options": options}
-        return Host.load(Plugins.model_validate(given | {"unknown_zone": unknown_zone}), zones)
+        return Host.load(Plugins.model_validate(given | {"unknown_zone": unknown_zone}), configured)
 
     return make

@@ -12,7 +12,7 @@ import pytest
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.spec import Address, Attempts, Bounce, Routing, Session, Sni
+from zonemta_py.plugin.spec import Address, Attempts, Bounce, Notice, Routing, Session, Sni
 from zonemta_py.plugin.verdicts import Defer, Drop, PluginFailed, Reject
 
 MakeHost = Callable[..., Host]
@@ -211,8 +211,11 @@ def test_the_handshake_cannot_wait(make_host: MakeHost) -> None:
 
 
 PASSING: dict[str, dict[str, Any]] = {
-    "queue_bounce": {"bounce": Bounce("1", "a@example.com", [Recipient("b@example.com")], Reply(550))},
-    "queue_delayed": {"delivery": None, "attempts": Attempts(1, 2, 3)},
+    "queue_bounce": {
+        "bounce": Bounce("1", "a@example.com", [Recipient("b@example.com")], Reply(550)),
+        "notice": Notice(),
+    },
+    "queue_delayed": {"delivery": None, "attempts": Attempts(1, 2, 3), "notice": Notice()},
     "queue_release": {"zone": "default", "delivery": None},
     "sender_delivered": {"delivery": None, "result": None},
     "sender_response_error": {"delivery": None, "connection": None, "reply": Reply(550)},

@@ -18,6 +18,7 @@ from zonemta_py.config import Config, Plugins
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin import Address, Reject, Routing
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.testing import Mta, delivery, envelope, received, running, session
 from zonemta_py.plugin.verdicts import PluginFailed
@@ -57,7 +58,7 @@ def load_host(tmp_path: Path) -> LoadHost:
         (tmp_path / "mark.py").write_text(textwrap.dedent(source))
         known = [{"plugin": "mark"} | one for one in instances]
         given = {"folder": tmp_path, "enabled": [one["name"] for one in known], "instances": known}
-        return Host.load(Plugins.model_validate(given | more), ("default", "bulk"))
+        return Host.load(Plugins.model_validate(given | more), Configured(frozenset(("default", "bulk"))))
 
     return make
 

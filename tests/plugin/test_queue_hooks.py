@@ -9,6 +9,7 @@ import pytest
 
 from zonemta_py.mail.dsn import Failed
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.mail.notices.wording import OwnWords
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.queue_hooks import PluginHooks
 from zonemta_py.queue.api import QueueRefusal
@@ -25,7 +26,7 @@ async def queue_route(envelope, routing):
 
 
 def hooks(make_host: Any, source: str) -> PluginHooks:
-    return PluginHooks(make_host(source), {"default", "bulk"})
+    return PluginHooks(make_host(source, zones=("default", "bulk")))
 
 
 async def routed(make_host: Any, body: str) -> Routed:
@@ -42,8 +43,12 @@ async def test_a_route_is_what_the_plugin_changed(make_host: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"), [("routing.zone = 'nowhere'", "zone 'nowhere'"), ("routing.port = 26", "port 26 but no host")]
-)
+    ("body", "said"),
+    [
+        ("routing.zone = 'nowhere'", "'nowhere', which"), ("routing.port = 26", "port 26 but no host"),
+        ("routing.protocol = 'lmtp'", "protocol lmtp but no host"),
+    ],
+)  # fmt: skip
 async def test_a_route_that_means_nothing_is_told(
     make_host: Any, caplog: pytest.LogCaptureFixture, body: str, said: str
 ) -> None:
@@ -126,3 +131,46 @@ async def test_a_deferral_is_about_one_recipient(make_host: Any) -> None:
     assert (one.defers, one.retries) == (True, False)
     await one.deferred("id", "default", ENVELOPE, OFF, 9_000)
     assert one._host.statistics()[0]["failures"] == 0
+
+
+async def test_what_else_is_chosen_for_a_recipient(make_host: Any) -> None:
+    """Is kept by its name; a switch that is off too, and a protocol with a host only."""
+    body = "routing.protocol, routing.pool, routing.dkim, routing.sender = 'lmtp', 'warm', 'none', 'b@x.test'; "
+    switches = "routing.srs, routing.verp, routing.sts = False, None, True; "
+    kept = {"pool": "warm", "dkim": "none", "sender": "b@x.test", "srs": False, "sts": True}
+    assert (await routed(make_host, body + switches)).routing == kept
+    host = "routing.host, routing.tls = 'mx.test', 'implicit'"
+    way = {"host": "mx.test", "port": 25, "protocol": "lmtp", "tls": "implicit"}
+    assert (await routed(make_host, body + switches + host)).routing == kept | way
+
+
+@pytest.mark.parametrize("verdict", ["Defer(60)", "Hold('look')"])
+async def test_what_is_chosen_holds_when_it_goes_later(make_host: Any, verdict: str) -> None:
+    """Of an earlier plugin too."""
+    source = "from zonemta_py.plugin import Defer, Hold\nasync def queue_route(routing):\n    "
+    zones = ("default", "bulk")
+    host = make_host(f"{source}routing.zone = 'bulk'", f"{source}routing.tls = 'none'; raise {verdict}", zones=zones)
+    given = await PluginHooks(host).route(ENVELOPE, Routed(A, "default"))
+    assert (given.zone, given.routing) == ("bulk", {"tls": "none"})
+    assert "(plugin p2, hook queue_route)" in given.said
+
+
+async def test_the_source_that_a_message_asks_for_stays(make_host: Any) -> None:
+    """And a plugin sees it."""
+    asked = Routed(A, "default", {"source": "127.0.0.9"})
+    assert await hooks(make_host, f"{ROUTE}    assert routing.source == '127.0.0.9'").route(ENVELOPE, asked) == asked
+    left = await hooks(make_host, f"{ROUTE}    routing.source = ''").route(ENVELOPE, asked)
+    assert left.routing is None
+
+
+async def test_a_notice_in_a_plugins_words(make_host: Any) -> None:
+    """Those of a delay are asked about one by one."""
+    words = "notice.text, notice.sender, notice.zone = 'Hello', 'help@x.test', 'bulk'"
+    own = OwnWords("Hello", "help@x.test", "bulk")
+    made = hooks(make_host, f"async def queue_bounce(notice):\n    {words}")
+    told = await made.bounced("id1", "default", ENVELOPE, [Failed(A, LATER), Failed(B, LATER)])
+    assert [one.own for one in told] == [own, own]
+    made = hooks(make_host, f"async def queue_delayed(delivery, notice):\n    {words}")
+    late = await made.delayed("id1", "default", ENVELOPE, Failed(A, LATER), 1_000)
+    assert late is not None
+    assert late.own == own

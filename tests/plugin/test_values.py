@@ -22,6 +22,7 @@ from zonemta_py.plugin.arguments import (
     Ending,
     Info,
     NextTry,
+    Notice,
     Refusal,
     Routing,
     Server,
@@ -29,6 +30,7 @@ from zonemta_py.plugin.arguments import (
     Sni,
     StoredMessage,
 )
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.verdicts import Hold, PluginFailed
@@ -42,18 +44,22 @@ VALUES: dict[str, str] = {
 TEXTS = {
     "body", "origin", "origin_name", "protocol", "deadline_mode", "window", "time_zone", "unsubscribe_scope", "track",
     "request", "token", "account", "durability", "ret", "envid", "user", "sending_zone", "campaign", "tenant", "zone",
-    "host", "hostname",
+    "host", "hostname", "pool", "text",
 }  # fmt: skip
 NUMBERS = {
     "size", "received_ms", "hold_until_ms", "deadline_ms", "lines", "port", "priority", "delay_s", "life_h", "wait_s",
 }  # fmt: skip
-ABSENT = {"ret", "envid", "user", "sending_zone", "campaign", "tenant", "auth", "socket", "context"}
+ABSENT = {
+    "ret", "envid", "user", "sending_zone", "campaign", "tenant", "auth", "socket", "context", "srs", "verp", "sts",
+}  # fmt: skip
 
 
 def fits(name: str, field: str, kind: str) -> bool:
     """As docs and docstrings say it, not as the rules are written."""
     if kind == "None":
         return (field in ABSENT and (name, field) != ("session", "user")) or (name, field) == ("envelope", "priority")
+    if (name, field) == ("routing", "protocol"):
+        return False
     return (kind == "a text" and field in TEXTS) or (kind == "a number" and field in NUMBERS)
 
 
@@ -70,6 +76,7 @@ def arguments(hook: str) -> dict[str, Any]:
         "result": Result(1, []), "entry": {"message": "x"}, "stored": StoredMessage("id"), "why": "RSET",
         "refusal": Refusal("RCPT", Reply(550)), "ending": Ending("gone", None, 0, 0, 0, 1), "api": None,
         "deferral": Deferral(Reply(450), 1, 1, 2), "retry": NextTry(300, Reply(450), 1, 1), "process": None,
+        "notice": Notice(),
     }  # fmt: skip
     return {name: all_[name] for name in HOOKS[hook].arguments}
 
@@ -155,6 +162,65 @@ async def test_passwords_are_not_shown(make_host: MakeHost, caplog: pytest.LogCa
         await host.call("queue_route", **arguments("queue_route"))
     assert "set routing.auth to a tuple that is not shown" in caplog.text
     assert "topsecret" not in caplog.text
+
+
+HAS = Configured(frozenset(("default",)), True, frozenset(("warm",)), frozenset(("a._domainkey.x.test",)))
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ("pool = 'warm'", ""),
+        ("pool = 'cold'", "set routing.pool to 'cold', which is no pool of the configuration"),
+        ("dkim = 'a._domainkey.x.test'", ""),
+        ("dkim = 'none'", ""),
+        ("dkim = 'b._domainkey.x.test'", "which is no DKIM key of the configuration that signs"),
+        ("dkim = 'a key'", 'it must be "", "none", or a key\'s name in DNS'),
+        ("srs = False", ""),
+        ("srs = True", "set routing.srs to True, but the configuration has no return_path.srs"),
+        ("verp = True", "set routing.verp to True, but the configuration has no return_path.verp"),
+        ("sts = True", ""),
+        ("tls = 'implicit'", ""),
+        ("protocol = 'lmtp'", ""),
+        ("sender = '<>'", ""),
+        ("sender = 'é@x.test'", "be an address in ASCII, empty, or <>"),
+    ],
+)
+async def test_what_is_chosen_by_name_is_there(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture, change: str, wrong: str
+) -> None:
+    """In the configuration that the plugin was loaded with."""
+    host, given = (
+        make_host(f"async def queue_route(routing):\n    routing.{change}\n", configured=HAS),
+        arguments("queue_route"),
+    )
+    if not wrong:
+        return await host.call("queue_route", **given)
+    with pytest.raises(PluginFailed):
+        await host.call("queue_route", **given)
+    assert wrong in caplog.text
+    assert given["routing"] == Routing("a@x.test", "default")
+    return None
+
+
+@pytest.mark.parametrize("change", ["routing.port = 'x'", "routing.zone = 5"])
+async def test_what_is_set_beside_a_verdict_is_judged_too(make_host: MakeHost, change: str) -> None:
+    """It holds when the mail goes on."""
+    source = f"from zonemta_py.plugin import Defer\nasync def queue_route(routing):\n    {change}\n    raise Defer(9)\n"
+    given = arguments("queue_route")
+    with pytest.raises(PluginFailed):
+        await make_host(source).call("queue_route", **given)
+    assert given["routing"] == Routing("a@x.test", "default")
+
+
+async def test_a_notice_goes_by_a_zone_that_is_there(make_host: MakeHost, caplog: pytest.LogCaptureFixture) -> None:
+    host, given = (
+        make_host("async def queue_bounce(notice):\n    notice.zone = 'no'\n", configured=HAS),
+        arguments("queue_bounce"),
+    )
+    await host.call("queue_bounce", **given)
+    assert "set notice.zone to 'no', which the configuration does not have" in caplog.text
+    assert given["notice"] == Notice()
 
 
 @pytest.mark.parametrize("unknown", ["default", "refuse", "hold"])

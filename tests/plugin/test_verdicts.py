@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zonemta_py.mail.reply import Reply
-from zonemta_py.plugin.verdicts import Defer, Drop, Hold, PluginFailed, Reject, Verdict
+from zonemta_py.plugin.verdicts import REST_S_MAX, Defer, Drop, Hold, PluginFailed, Reject, Verdict
+
+NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
 
 def test_reject_replies() -> None:
@@ -50,3 +56,25 @@ def test_no_text_breaks_the_dialogue(text: str) -> None:
         assert reply.text.isascii()
         assert reply.text.isprintable()
         assert len(reply.text) <= 500
+
+
+@pytest.mark.parametrize("until", [NOW.timestamp() + 90, NOW + timedelta(seconds=90)])
+def test_defer_until_a_moment(monkeypatch: pytest.MonkeyPatch, until: float | datetime) -> None:
+    """UNIX time, or a datetime of any time zone; what is past is now."""
+    monkeypatch.setattr(time, "time", NOW.timestamp)
+    assert Defer(until=until).seconds == pytest.approx(90)
+    assert Defer(until=NOW.astimezone(timezone(timedelta(hours=5)))).seconds == 0
+    assert Defer(until=1.0, text="Later").reply.text == "Later"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {}, {"seconds": 5, "until": 5}, {"until": datetime(2030, 1, 1)}, {"until": "tomorrow"}, {"until": -1},
+        {"until": NOW.timestamp() * 1000}, {"until": float("nan")}, {"until": True}, {"seconds": "5"},
+        {"seconds": 5, "rest_s": -1}, {"seconds": 5, "rest_s": REST_S_MAX + 1}, {"seconds": 5, "rest_s": "5"},
+    ],
+)  # fmt: skip
+def test_defer_needs_one_time_that_can_be_meant(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Defer (takes seconds|needs)"):
+        Defer(**given)

@@ -144,8 +144,8 @@ class Quiet(NoHooks):
 
     delays = True
 
-    async def delayed(self, *_: Any) -> bool:
-        return False
+    async def delayed(self, *_: Any) -> None:
+        return None
 
 
 async def test_a_plugin_may_keep_it_back(house: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from zonemta_py.config import Plugins
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.loading import BUNDLED
 from zonemta_py.plugin.queue_hooks import PluginHooks
@@ -19,7 +20,10 @@ def example() -> Host:
     """As the plugin's own page says it is configured."""
     page = (BUNDLED / "custom_routing.py").read_text().split('"""')[1]
     text = "\n".join(line for line in page.splitlines() if line.startswith("    "))
-    return Host.load(Plugins.model_validate(tomllib.loads(textwrap.dedent(text))["plugins"]), ["default", "bulk"])
+    return Host.load(
+        Plugins.model_validate(tomllib.loads(textwrap.dedent(text))["plugins"]),
+        Configured(frozenset(("default", "bulk"))),
+    )
 
 
 async def priorities(home: Any) -> dict[str, int]:
@@ -28,7 +32,7 @@ async def priorities(home: Any) -> dict[str, int]:
 
 async def test_the_bundled_example(house: Any) -> None:
     """A newsletter goes through its zone with less than the usual share, also after a crash."""
-    home = await house(hooks=PluginHooks(example(), {"default", "bulk"}), zones=ZONES)
+    home = await house(hooks=PluginHooks(example()), zones=ZONES)
     envelope = Envelope("a@src.test", [Recipient("n@x.test")], 9, headers={"list-id": "Weekly <news.example.com>"})
     await home.put_envelope(envelope)
     await home.put("r@x.test")
@@ -45,7 +49,7 @@ async def test_a_plugin_among_others(house: Any, tmp_path: Any) -> None:
         "    routing.priority = {'a@x.test': routing.priority + 1, 'b@x.test': 0, 'c@x.test': 9}"
         ".get(routing.recipient, routing.priority)\n"
     )
-    home = await house(hooks=PluginHooks(Host.load(Plugins(enabled=[str(file)])), {"default"}), zones=ZONES[:1])
+    home = await house(hooks=PluginHooks(Host.load(Plugins(enabled=[str(file)]))), zones=ZONES[:1])
     for name in "abcd":
         await home.put(f"{name}@x.test", priority=3)
     assert await priorities(home) == {"a@x.test": 4, "b@x.test": 0, "c@x.test": 9, "d@x.test": 3}

@@ -27,7 +27,7 @@ async def accepts(config, host):
     from zonemta_py.queue.recovery.start import begin
     from zonemta_py.wire import server
 
-    opening = await begin(config, PluginHooks(host, {"default"}), resolver=queue_process.resolver_of(config))
+    opening = await begin(config, PluginHooks(host), resolver=queue_process.resolver_of(config))
     listening = await server.serve(opening.queue, config.folder)
     envelope = Envelope(sender="ann@a.test", recipients=[Recipient("bob@b.test")])
     await opening.queue.accept(envelope, b"Subject: early\\r\\n\\r\\nHello\\r\\n")

@@ -1,13 +1,16 @@
 """Source addresses as the scheduler chooses them: by weight, rest, warm-up cap and domain; the clock is the test's."""
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
 from tests.queue.flow import drain, put_all
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED
+from zonemta_py.queue.hooks import NoHooks, Routed
 
-POOL = {
+POOL: dict[str, Any] = {
     "zones": [{"name": "default", "pool": "p"}],
     "pools": [{"name": "p", "sources": [{"address": "127.0.0.2"}, {"address": "127.0.0.3", "weight": 3}]}],
 }
@@ -164,3 +167,43 @@ async def test_the_only_address_waits_and_mail_that_ran_out_of_ports_does_not_re
     await home.move(301)
     (delivery,) = await home.leases()
     assert delivery.attempts == [2]
+
+
+def local(recipient: Recipient) -> str:
+    return recipient.address.partition("@")[0]
+
+
+class ByName(NoHooks):
+    """A plugin that chooses the pool by the recipient's name."""
+
+    routes = True
+
+    async def route(self, envelope: Envelope, routed: Routed) -> Routed:
+        name = local(routed.recipient)
+        return dataclasses.replace(routed, routing={"pool": name} if name != "usual" else None)
+
+
+TWO = POOL["pools"] + [{"name": "warm", "sources": [{"address": "127.0.0.5"}, {"address": "127.0.0.6"}]}]
+
+
+async def test_a_pool_for_single_recipients(house: Any) -> None:
+    """Beside the zone's; the same after a crash, and one that is gone is the zone's. What rests there lets its mail go
+    by the others of that pool."""
+    home = await house(hooks=ByName(), zones=POOL["zones"], pools=TWO)
+    await home.put("warm@x.test", "usual@x.test", "gone@y.test")
+    first = {local(one.recipients[0]): one.source for one in await home.leases()}
+    assert first["warm"] in ("127.0.0.5", "127.0.0.6")
+    assert {first["usual"], first["gone"]} <= {"127.0.0.2", "127.0.0.3"}
+    await home.crash()
+    await home.move(3600)
+    again = await home.leases()
+    assert {local(one.recipients[0]): one.source for one in again} == first
+    [row] = (await home.queue.ask("explain", what="warm@x.test"))["rows"]
+    assert row["chosen"] == {"pool": "warm"}
+    for delivery in again:
+        await home.settle(delivery, DEFERRED, delay_s=60)
+    home.queue.core.schedule.policy.stop("rest", f"{first['warm']} x.test", 600, "on a list")
+    await home.move(61)
+    now = {local(one.recipients[0]): one.source for one in await home.leases()}
+    assert {first["warm"], now["warm"]} == {"127.0.0.5", "127.0.0.6"}
+    await home.sound()

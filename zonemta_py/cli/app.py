@@ -376,7 +376,7 @@ def _add_plugins_commands(app: typer.Typer) -> None:
 
     file = os.environ.get("ZONEMTA_CONFIG")
     settings = load(Path(file) if file else usual_file())
-    host = Host.load(settings.plugins, [zone.name for zone in settings.zones])
+    host = Host.of(settings)
     for name, function in host.commands.items():
         app.command(name)(function)
 

@@ -200,7 +200,7 @@ class Config(Section):
             what = f"no active [[dkim]] key is for {self.signing.third_party}; add one"
             yield ("signing", "third_party"), what
         names: set[str] = set()
-        for name in (f"{key.selector}._domainkey.{key.domain}" for key in self.dkim):
+        for name in (key.name for key in self.dkim):
             if name in names:
                 yield ("dkim",), f"two keys are named {name}; give each its own selector"
             names.add(name)
@@ -320,10 +320,11 @@ class Config(Section):
         """Which mail gets List-Unsubscribe."""
         return Unsubscribing(self.return_path, self.links, self.zones)
 
-    def sources(self, zone: Zone) -> list[Source]:
-        """The zone's source addresses; empty: the system's choice."""
-        if zone.pool:
-            return next(pool.sources for pool in self.pools if pool.name == zone.pool)
+    def sources(self, zone: Zone, pool: str = "") -> list[Source]:
+        """The zone's source addresses; empty: the system's choice. pool: those of that one instead, if it is there."""
+        for name in (pool, zone.pool) if pool else (zone.pool,):
+            if name and (found := next((one.sources for one in self.pools if one.name == name), None)) is not None:
+                return found
         return [Source(address=address) for address in zone.sources]
 
     @property

@@ -61,6 +61,11 @@ class DkimKey(Section):
     identity: str = ""
     """i=: an address, or @ and a domain, at `domain` or below it; empty: none."""
 
+    @property
+    def name(self) -> str:
+        """Where its record is in DNS."""
+        return f"{self.selector}._domainkey.{self.domain}"
+
     @field_validator("selector")
     @classmethod
     def _check_selector(cls, value: str) -> str:

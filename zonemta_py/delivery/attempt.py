@@ -65,9 +65,11 @@ class Attempt:
         "_down",
         "_kept",
         "_limited",
+        "_lmtp",
         "_login",
         "_opened",
         "_pipelined",
+        "_pool",
         "_portions",
         "_session",
         "_steered",
@@ -89,6 +91,10 @@ class Attempt:
         self.reported = self._portions.reported
         self._down = self._opened = self._kept = self._limited = False
         self._chosen = self._steered = False
+        protocol, self._pool = self._zone.protocol, ""
+        if routing := delivery.routing:
+            protocol, self._pool = routing.get("protocol") or protocol, routing.get("pool") or ""
+        self._lmtp = protocol == "lmtp"
 
     async def run(self) -> Result:
         started_ms, begun = int(time.time() * 1000), time.monotonic()
@@ -171,7 +177,9 @@ class Attempt:
             return False
         if self._steered or (stage == "auth" and routing.get("auth")):
             return True
-        return stage not in ("connect", "dns") and routing.get("tls", self._zone.tls) != self._zone.tls
+        zone = self._zone
+        other = routing.get("tls", zone.tls) != zone.tls or self._lmtp != (zone.protocol == "lmtp")
+        return stage not in ("connect", "dns") and other
 
     def _of_this_mail(self, error: DeliveryError) -> bool:
         """Whether a smart host may well do for other mail."""
@@ -305,7 +313,8 @@ class Attempt:
         )  # fmt: skip
 
     def _hostname(self, source: str) -> str:
-        return self._context.sources.of(self._zone, source).hostname or self._zone.hostname or self._context.hostname
+        own = self._context.sources.of(self._zone, source, self._pool).hostname
+        return own or self._zone.hostname or self._context.hostname
 
     async def _let_choose(self, options: ConnectOptions) -> None:
         before = replace(options)
@@ -324,7 +333,7 @@ class Attempt:
         site = delivery.destination if to_mx or not delivery.site else delivery.site
         return (
             delivery.zone, *delivery.tables, site, options.host, options.port, options.source, self._demands.shared,
-            options.hostname, self._login,
+            options.hostname, self._login, self._lmtp, self._pool,
         )  # fmt: skip
 
     def _fresh_key(self, options: ConnectOptions) -> Key | None:
@@ -399,7 +408,7 @@ class Attempt:
 
     async def _routes(self, options: ConnectOptions, choice: Choice) -> AsyncIterator[Route]:
         listens = self._context.host.listens("sender_connect")
-        egress = self._context.sources.of(self._zone, options.source)
+        egress = self._context.sources.of(self._zone, options.source, self._pool)
         targets = await self._targets(options)
         for target in choice.narrowed(targets, egress, options.source, time.monotonic()):
             chosen = replace(options, host=target.host, addresses=list(target.addresses))
@@ -409,7 +418,7 @@ class Attempt:
                 same = replace(chosen, addresses=before.addresses, socket=before.socket)  # these are the host's still
                 self._steered = self._steered or same != before
                 self._rename(chosen, options)
-                egress = self._context.sources.of(self._zone, chosen.source)
+                egress = self._context.sources.of(self._zone, chosen.source, self._pool)
                 self._demands = await self._context.tls.demands(
                     self._delivery, self._zone, chosen.tls, named=bool(options.host)
                 )
@@ -435,7 +444,7 @@ class Attempt:
         return Route(
             options.host, address, options.port, options.hostname, TlsPlan(), self._login,
             zone.connect_timeout_s, zone.reply_timeout_s, zone.dot_timeout_s, options.socket,
-            egress, zone.protocol == "lmtp",
+            egress, self._lmtp,
         )  # fmt: skip
 
     def _fallback(self, options: ConnectOptions) -> TlsFallback | None:

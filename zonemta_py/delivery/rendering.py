@@ -57,7 +57,7 @@ async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Bo
     """With fields and signatures added. Raises one of NotMade."""
     if delivery.lines != LINES_FIT or body.changed:
         body = await context.gate.lines(delivery, body, context.zone(delivery.zone, delivery.tables))
-    if context.outgoing.active:
+    if context.outgoing.active or (delivery.routing and "dkim" in delivery.routing):
         await context.outgoing.finish(delivery, body)
     return body
 
@@ -69,7 +69,7 @@ async def for_server(context: SenderContext, delivery: Delivery, body: Body, key
     other = await context.gate.seven(delivery, body, context.zone(delivery.zone, delivery.tables))
     if other is None:
         return body
-    if context.outgoing.active:
+    if context.outgoing.active or (delivery.routing and "dkim" in delivery.routing):
         await context.outgoing.finish(delivery, other)
     return other
 

@@ -17,7 +17,7 @@ def together(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Merges outcomes that differ only in their recipients."""
     found: dict[tuple[Any, ...], Outcome] = {}
     for outcome in outcomes:
-        key = (outcome.verdict, outcome.reply, outcome.delay_s, *(outcome.by or ()))
+        key = (outcome.verdict, outcome.reply, outcome.delay_s, outcome.rest_s, *(outcome.by or ()))
         found.setdefault(key, replace(outcome, recipients=[])).recipients.extend(outcome.recipients)
     return list(found.values())
 
@@ -26,7 +26,8 @@ def decided(verdict: Verdict, recipients: list[int], said: Reply | None = None) 
     """A plugin's verdict as an outcome. said: the server's own reply."""
     by = [verdict.plugin, verdict.hook, str(said) if said is not None else ""]
     if isinstance(verdict, Defer):
-        return Outcome(DEFERRED, verdict.reply, "plugin", recipients, delay_s=verdict.seconds, by=by)
+        wait_s, rest_s = verdict.seconds, verdict.rest_s
+        return Outcome(DEFERRED, verdict.reply, "plugin", recipients, delay_s=wait_s, by=by, rest_s=rest_s)
     if isinstance(verdict, (Hold, Drop)):
         return Outcome(HELD, verdict.reply, "plugin", recipients, by=by)
     return Outcome(BOUNCED if verdict.reply.permanent else DEFERRED, verdict.reply, "plugin", recipients, by=by)

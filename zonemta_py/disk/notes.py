@@ -15,9 +15,9 @@ class Note(NamedTuple):
     """Value of a recipient key: what is known of the recipient besides its address. All default: empty value.
 
     notify, orcpt: RFC 3461. attempts: how often it was tried. first_ms, last_ms: first and latest try. last: latest
-    reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided (host, port,
-    source …). flow: "priority~tenant~campaign" where one of them is set. deadline_ms: when it is to be returned, or its
-    sender told; 0: never, or done. put_off_ms: when it was last postponed without an attempt. values: of a merged
+    reply as "code enhanced text". noticed: a delay notice has been sent. routing: what plugins decided, by name
+    (FORMAT.md). flow: "priority~tenant~campaign" where one of them is set. deadline_ms: when it is to be returned, or
+    its sender told; 0: never, or done. put_off_ms: when it was last postponed without an attempt. values: of a merged
     message, what its template is filled with; else None. kept_ms: how long it was held by choice, which does not count
     toward its lifetime; below 0 while held: that, less the (steady) time at which it was held. seq: number of the
     record that put it where it is. away: the latest try failed only because its destination was away. counted: it is in

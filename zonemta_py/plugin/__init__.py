@@ -40,6 +40,7 @@ from zonemta_py.plugin.arguments import (
     Info,
     NextTry,
     Node,
+    Notice,
     Process,
     Refusal,
     Routing,
@@ -58,7 +59,7 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 __all__ = [
     "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Deferral",
     "Delivery", "Drop", "Ending", "Envelope", "Headers", "Hold", "Info", "InjectionRefused", "NextTry", "Node",
-    "Outcome", "PluginApi", "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing", "Server",
-    "Session", "Sni", "StoreUnavailable", "StoredMessage", "Stream", "Taking", "Verdict", "decoded", "encoded",
-    "log",
+    "Notice", "Outcome", "PluginApi", "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing",
+    "Server", "Session", "Sni", "StoreUnavailable", "StoredMessage", "Stream", "Taking", "Verdict", "decoded",
+    "encoded", "log",
 ]  # fmt: skip

@@ -220,9 +220,20 @@ class Routing:
     host "": as the zone has it, a host of its own or MX lookup. port: of `host`. auth: (username, password),
     for each of a zone's `hosts` too, and never for MX hosts.
 
-    tls: "" for the zone's setting, else "none", "opportunistic" or "required". source: local IP, "" for the zone's.
+    protocol: of `host`, "smtp" or "lmtp"; "" as the zone has it. tls: "" for the zone's setting, else "none",
+    "opportunistic", "required" or "implicit". source: local IP, "" for the zone's. pool: name of a configured pool that
+    takes the place of the zone's source addresses; `source` goes before.
+
     priority: -9 to 9, each step doubles its share of the zone (RFC 6710); left as it is, that of the message, or of the
     zone, counts. delay_s: seconds before the first attempt. notes: of this recipient.
+
+    dkim: "" for the configuration's choice, by the author's domain; "SELECTOR._domainkey.DOMAIN" of one of its keys,
+    which signs alone; "none": no signature. sts: False ignores what the recipient's domain publishes about TLS
+    (MTA-STS, DANE); True looks for an MTA-STS policy even where the configuration does not; None: as configured.
+
+    sender: address for MAIL, "<>" for the null one; "" for the envelope's, where notices go in any case, and which
+    stays if it is the null one. srs, verp: False leaves that rewriting out, True does it where it would not be: for a
+    `sender` of the plugin's, by SRS for own domains; None: as configured, and neither for such a `sender`.
     """
 
     recipient: str
@@ -235,6 +246,13 @@ class Routing:
     priority: int = 0
     delay_s: float = 0
     notes: dict[str, Any] = field(default_factory=dict)
+    protocol: str = ""
+    pool: str = ""
+    dkim: str = ""
+    sender: str = ""
+    srs: bool | None = None
+    verp: bool | None = None
+    sts: bool | None = None
 
 
 @dataclass(slots=True)
@@ -301,11 +319,38 @@ class Bounce:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Notice:
+    """How a notification is put. text: paragraphs of plain text that it begins with, a blank line between them, at most
+    2,000 characters; the server's own follow. sender: address in its From. zone: that it is sent by.
+
+    Empty: as configured. Who gets it is the sender of the message; its own envelope sender is the null one.
+    """
+
+    text: str = ""
+    sender: str = ""
+    zone: str = ""
+
+
 _KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(Address, Attempts, Auth, Bounce, ConnectOptions, Deferral, Delivery, Ending, Envelope, Headers, Info, Node),
-        *(Outcome, Refusal, NextTry, StoredMessage, Process, Recipient, Reply, Result, Routing, Server, Session, Sni),
+        *(
+            Outcome,
+            Refusal,
+            NextTry,
+            Notice,
+            StoredMessage,
+            Process,
+            Recipient,
+            Reply,
+            Result,
+            Routing,
+            Server,
+            Session,
+            Sni,
+        ),
     )
 }
 _UNKNOWN = re.compile(r"'(\w+)' object has no attribute '(\w+)'")

@@ -23,9 +23,10 @@ from typing import Any, NoReturn
 from zonemta_py.logs.causes import from_outside
 from zonemta_py.plugin import values
 from zonemta_py.plugin.api import log
-from zonemta_py.plugin.arguments import there_is
+from zonemta_py.plugin.arguments import Notice, there_is
+from zonemta_py.plugin.configured import ANYTHING, Configured
 from zonemta_py.plugin.spec import Hook
-from zonemta_py.plugin.verdicts import Hold, PluginFailed, Verdict
+from zonemta_py.plugin.verdicts import Defer, Hold, PluginFailed, Verdict
 from zonemta_py.plugin.watchdog import WATCH, Watched
 from zonemta_py.queue.poison import NOTHING, UNDER_WAY, Subject
 
@@ -70,14 +71,16 @@ class CallCounts:
 class Call(Watched):
     """Bound at load."""
 
-    __slots__ = ("_all", "_checked", "_unknown", "_zoned", "_zones", "function", "listeners", "only", "opens", "tally")
+    __slots__ = (
+        "_all", "_checked", "_configured", "_unknown", "_zoned", "function", "listeners", "only", "opens", "tally",
+    )  # fmt: skip
 
     def __init__(
         self, plugin: str, file: str, hook: Hook, function: Callable[..., Any], limit_s: float,
-        zones: frozenset[str] = frozenset(), unknown: str = "default", limits: CallLimits = NO_LIMITS,
+        configured: Configured = ANYTHING, unknown: str = "default", limits: CallLimits = NO_LIMITS,
     ) -> None:  # fmt: skip
-        """zones: names of those to which queue_route may send; empty: they are not known. unknown: what becomes of a
-        recipient that it sends to another one, as of `plugins.unknown_zone`."""
+        """configured: what queue_route may choose by name. unknown: what becomes of a recipient that it sends to a zone
+        that is not there, as of `plugins.unknown_zone`."""
         super().__init__(plugin, file, hook, limit_s)
         self.listeners = limits.listeners if hook.process == "receiver" else frozenset()
         self.only = limits.zones if hook.process in ("queue", "sender") else frozenset()
@@ -87,7 +90,8 @@ class Call(Watched):
         self.passes = self.passes or limits.open
         self._zoned = next((name for name in ("routing", "delivery", "bounce") if name in hook.arguments), "")
         self.function, self.tally = function, CallCounts()
-        self._zones, self._unknown, self._checked = zones, unknown, values.checked(hook.name, hook.arguments)
+        self._configured, self._unknown = configured, unknown
+        self._checked = values.checked(hook.name, hook.arguments)
         taken = inspect.signature(function).parameters.values()
         whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
         self._all = None if whole else frozenset(p.name for p in taken)
@@ -120,9 +124,9 @@ class Call(Watched):
             subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
             self.expect_nothing(await limited(self.begin(arguments), self, subject))
             self.expect_values(before)
-        except BaseException as error:
+        except BaseException as raised:
+            error = self._after(raised, before)
             if not isinstance(error, self.hook.verdicts):
-                values.put_back(before)
                 values.put_sections_back(fields)
             self.fail(error, perf_counter() - started, _about(arguments), arguments)
         self.measure(perf_counter() - started)
@@ -134,11 +138,21 @@ class Call(Watched):
             subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
             self.expect_nothing(_without_waiting(self.begin(arguments), self, subject))
             self.expect_values(before)
-        except BaseException as error:
-            if not isinstance(error, self.hook.verdicts):
-                values.put_back(before)
+        except BaseException as raised:
+            error = self._after(raised, before)
             self.fail(error, perf_counter() - started)
         self.measure(perf_counter() - started)
+
+    def _after(self, error: BaseException, before: values.Before) -> BaseException:
+        """What ends a call: an error, or a verdict if what was set beside it can be used. All else is taken back."""
+        if isinstance(error, self.hook.verdicts):
+            try:
+                self.expect_values(before)
+            except (Misbehaved, Hold) as other:
+                error = other
+        if not isinstance(error, self.hook.verdicts):
+            values.put_back(before)
+        return error
 
     def fail(
         self, error: BaseException, seconds: float, about: str = "", arguments: dict[str, Any] | None = None
@@ -175,6 +189,8 @@ class Call(Watched):
         if isinstance(error, self.hook.verdicts):
             if error.plugin not in ("", self.plugin):  # of a plugin before this one in a chain of rewriters
                 return error
+            if isinstance(error, Defer) and error.rest_s and self.hook.process != "sender":
+                return self.blame(Misbehaved("asks for a rest of the site, which only hooks of a sender know"), about)
             self.tally.verdicts += 1
             error.plugin, error.hook = self.plugin, self.hook.name
             if self.hook.streams:
@@ -228,20 +244,29 @@ class Call(Watched):
         """What its arguments are, for `expect_values`."""
         return values.before(self._checked, arguments) if self._checked else []
 
+    def _expect_zone(self, notice: Notice) -> None:
+        if notice.zone and notice.zone not in self._configured.zones:
+            raise Misbehaved(f"set notice.zone to {notice.zone!r}, which the configuration does not have")
+
     def expect_values(self, before: values.Before) -> None:
         """Raises Misbehaved: what it has set an argument's field to cannot be used."""
         if sentence := values.wrong(before):
             raise Misbehaved(sentence)
-        if self._zones and self.hook.name == "queue_route":
-            routing, zone = before[0][1], before[0][2][0]
-            if routing.zone not in self._zones:
+        if self._configured.zones and self.hook.name in ("queue_bounce", "queue_delayed"):
+            self._expect_zone(before[-1][1])
+        if self._configured is not ANYTHING and self.hook.name == "queue_route":
+            routing, olds = before[0][1], before[0][2]
+            if sentence := values.not_configured(routing, self._configured):
+                raise Misbehaved(sentence)
+            zone, zones = olds[0], self._configured.zones
+            if zones and routing.zone not in zones:
                 sentence = f"set routing.zone to {routing.zone!r}, which the configuration does not have"
                 if self._unknown == "refuse":
                     raise Misbehaved(f"{sentence}; add it there, or correct the plugin")
+                routing.zone = zone
                 if self._unknown == "hold":
                     raise Hold(sentence)
                 self._tell(logging.WARNING, f"{sentence}; {routing.recipient} stays in {zone}", self._line(None))
-                routing.zone = zone
 
 
 def _about(arguments: dict[str, Any]) -> str:

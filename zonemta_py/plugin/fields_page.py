@@ -31,6 +31,7 @@ from zonemta_py.plugin.arguments import (
     Info,
     NextTry,
     Node,
+    Notice,
     Process,
     Refusal,
     Routing,
@@ -45,7 +46,7 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 
 KINDS: tuple[type, ...] = (
     Address, Attempts, Auth, Bounce, ConnectOptions, Connection, Deferral, Delivery, Ending, Envelope, Headers, Info,
-    NextTry, Node, Outcome, PluginApi, Process, Recipient, Refusal, Reply, Result, Routing, Server, Session,
+    NextTry, Node, Notice, Outcome, PluginApi, Process, Recipient, Refusal, Reply, Result, Routing, Server, Session,
     SharedStore, Sni, StoredMessage, Taking,
 )  # fmt: skip
 INTERNAL = frozenset(

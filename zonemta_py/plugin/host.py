@@ -19,11 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zonemta_py.config import Plugins
+from zonemta_py.config import Config, Plugins
 from zonemta_py.plugin import checks
 from zonemta_py.plugin.api import PluginApi, log
 from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.calls import Call, CallLimits
+from zonemta_py.plugin.configured import ANYTHING, Configured
 from zonemta_py.plugin.life import RUNS, PluginLife
 from zonemta_py.plugin.loading import PluginError, PluginSource, digest, find, suggestion
 from zonemta_py.plugin.services import PluginServices
@@ -71,12 +72,17 @@ class Host:
         return cls((), ())
 
     @classmethod
-    def load(cls, plugins: Plugins, zones: Iterable[str] = ()) -> Host:
+    def of(cls, config: Config) -> Host:
+        """The plugins of a configuration. Raises PluginError."""
+        return cls.load(config.plugins, Configured.of(config)) if config.plugins.enabled else cls.empty()
+
+    @classmethod
+    def load(cls, plugins: Plugins, configured: Configured = ANYTHING) -> Host:
         """Imports, checks and sets up everything in `plugins.enabled`. Raises PluginError for the first fault.
 
-        zones: names of the configured zones, for plugins that route.
+        configured: what plugins that route may choose by name.
         """
-        zones, here = frozenset(zones), getattr(plugins.options, "folder", None)
+        here = getattr(plugins.options, "folder", None)
         calls: list[Call] = []
         apis: dict[str, PluginApi] = {}
         files: dict[str, str] = {}
@@ -87,7 +93,7 @@ class Host:
                 raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
             files[source.file] = digest(source.file)
             functions = checks.hooks(source)
-            api = apis[source.name] = PluginApi(source.name, zones, plugins.timeout_s, source.file)
+            api = apis[source.name] = PluginApi(source.name, configured.zones, plugins.timeout_s, source.file)
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
             checks.set_up(source, api, chosen)
             checks.limits(source, instance, functions)
@@ -97,7 +103,7 @@ class Host:
             for name, function in functions.items():
                 calls.append(
                     Call(
-                        source.name, source.file, HOOKS[name], function, plugins.timeout_s, zones,
+                        source.name, source.file, HOOKS[name], function, plugins.timeout_s, configured,
                         plugins.unknown_zone, limits,
                     )
                 )  # fmt: skip

@@ -6,23 +6,26 @@ import dataclasses
 import logging
 
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.mail.notices.wording import Failed
+from zonemta_py.mail.notices.wording import Failed, OwnWords
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.spec import HOOKS, Attempts, Bounce, Deferral, NextTry, Routing
+from zonemta_py.plugin.spec import HOOKS, Attempts, Bounce, Deferral, NextTry, Notice, Routing
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
 from zonemta_py.queue.api import ABOUT, Delivery, QueueRefusal
-from zonemta_py.queue.hooks import PutOff, Routed
+from zonemta_py.queue.hooks import PutOff, Routed, attributed
 
 log = logging.getLogger(__name__)
 
 _SMTP = 25
+_CHOSEN = ("host", "source", "tls", "protocol", "pool", "dkim", "sender")
+_SWITCHES = ("srs", "verp", "sts")
+"""Fields of `Routing` that are kept with the recipient under their name."""
 
 
 class PluginHooks:
     """Calls the plugins that have the hook, and translates their verdicts for the queue."""
 
-    def __init__(self, host: Host, zones: set[str]) -> None:
-        self._host, self._zones = host, zones
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self.routes = host.listens("queue_route")
         self.delays = host.listens("queue_delayed")
         self.bounces = host.listens("queue_bounce")
@@ -32,74 +35,70 @@ class PluginHooks:
         self.defers = host.listens("queue_deferred")
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
-        asked = envelope.priority or 0
-        person = routed.recipient
-        routing = Routing(recipient=person.address, zone=routed.zone, priority=asked, notes=person.notes)
+        asked, person, source = envelope.priority or 0, routed.recipient, (routed.routing or {}).get("source", "")
+        routing = Routing(person.address, routed.zone, source=source, priority=asked, notes=person.notes)
         try:
             await self._host.call("queue_route", envelope=envelope, routing=routing)
         except Reject as verdict:
             return dataclasses.replace(routed, refusal=verdict.reply)
-        except Defer as verdict:
-            said = f"{verdict.reply} (plugin {verdict.plugin}, hook {verdict.hook})"
-            return dataclasses.replace(routed, delay_s=verdict.seconds, said=said)
-        except Hold as verdict:
-            said = f"{verdict.reply} (plugin {verdict.plugin}, hook {verdict.hook})"
-            return dataclasses.replace(routed, said=said, held=(verdict.plugin, verdict.hook, verdict.reply))
         except Drop as verdict:
             return dataclasses.replace(routed, drop=verdict.reason)
+        except (Defer, Hold) as verdict:
+            said, found = attributed(verdict.reply, verdict.plugin, verdict.hook), self._decided(routed, routing, asked)
+            if isinstance(verdict, Defer):
+                return dataclasses.replace(found, delay_s=verdict.seconds, said=said)
+            return dataclasses.replace(found, said=said, held=(verdict.plugin, verdict.hook, verdict.reply))
         except Verdict as failure:
             raise QueueRefusal(failure.reply) from None
-        decided = {
-            "host": routing.host,
-            "port": self._port(routing),
-            "source": routing.source,
-            "tls": routing.tls,
-            "auth": list(routing.auth) if routing.auth else None,
-        }
-        decided = {name: value for name, value in decided.items() if value}
-        if routing.priority != asked:
-            decided["priority"] = routing.priority
-        person.notes = routing.notes
-        zone = self._zone(routing, routed.zone)
-        return dataclasses.replace(routed, zone=zone, routing=decided or None, delay_s=routing.delay_s)
+        return self._decided(routed, routing, asked)
 
-    def _zone(self, routing: Routing, before: str) -> str:
-        if routing.zone in self._zones:
-            return routing.zone
-        log.warning(
-            "plugins send %s through zone %r, which is not in the configuration; it stays in %s",
-            routing.recipient, routing.zone, before,
-        )  # fmt: skip
-        return before
+    def _decided(self, routed: Routed, routing: Routing, priority: int) -> Routed:
+        """As plugins have left it. priority: as it was before."""
+        decided = {name: value for name in _CHOSEN if (value := getattr(routing, name))}
+        decided |= {name: value for name in _SWITCHES if (value := getattr(routing, name)) is not None}
+        if port := self._port(routing):
+            decided["port"] = port
+        else:
+            decided.pop("protocol", None)
+        if routing.auth:
+            decided["auth"] = list(routing.auth)
+        if routing.priority != priority:
+            decided["priority"] = routing.priority
+        routed.recipient.notes = routing.notes
+        return dataclasses.replace(routed, zone=routing.zone, routing=decided or None, delay_s=routing.delay_s)
 
     def _port(self, routing: Routing) -> int:
         if routing.host:
             return routing.port
-        if routing.port != _SMTP:
-            log.warning("plugins give %s port %d but no host, so the port is ignored", routing.recipient, routing.port)
+        ignored = [f"port {routing.port}"] if routing.port != _SMTP else []
+        ignored += [f"protocol {routing.protocol}"] if routing.protocol else []
+        for one in ignored:
+            log.warning("plugins give %s %s but no host, so it is ignored", routing.recipient, one)
         return 0
 
-    async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> bool:
-        delivery = _delivery(message_id, zone, envelope, failed)
+    async def delayed(
+        self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int
+    ) -> Failed | None:
+        delivery, notice = _delivery(message_id, zone, envelope, failed), Notice()
         previous_ms = first_ms if failed.attempts == 2 else 0  # of those between the queue keeps no times
         attempts = Attempts(first_ms, previous_ms, failed.last_ms)
         try:
-            await self._host.call("queue_delayed", delivery=delivery, attempts=attempts)
+            await self._host.call("queue_delayed", delivery=delivery, attempts=attempts, notice=notice)
         except Verdict:
-            return False
-        return True
+            return None
+        return dataclasses.replace(failed, own=_own(notice))
 
     async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
-        recipients = [failure.recipient for failure in failed]
+        recipients, notice = [failure.recipient for failure in failed], Notice()
         bounce = Bounce(message_id, envelope.sender, recipients, failed[0].reply, zone, envelope.notes)
         try:
-            await self._host.call("queue_bounce", bounce=bounce)
+            await self._host.call("queue_bounce", bounce=bounce, notice=notice)
         except Verdict:
             return []
-        kept = {recipient.address for recipient in bounce.recipients}
+        kept, own = {recipient.address for recipient in bounce.recipients}, _own(notice)
         changed = bounce.reply if bounce.reply != failed[0].reply else None
         return [
-            dataclasses.replace(failure, reply=changed or failure.reply)
+            dataclasses.replace(failure, reply=changed or failure.reply, own=own)
             for failure in failed
             if failure.recipient.address in kept
         ]
@@ -128,6 +127,10 @@ class PluginHooks:
             await self._host.call("queue_deferred", delivery=delivery, deferral=deferral)
         except Verdict:
             return
+
+
+def _own(notice: Notice) -> OwnWords | None:
+    return OwnWords(notice.text, notice.sender, notice.zone) if notice != Notice() else None
 
 
 def _delivery(message_id: str, zone: str, envelope: Envelope, failed: Failed | PutOff | None = None) -> Delivery:

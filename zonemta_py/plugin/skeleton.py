@@ -25,7 +25,7 @@ _EXAMPLES = {
     "Refusal": 'Refusal("RCPT", Reply(550, "5.1.1", "No such user"), "anna@example.com")',
     "NextTry": 'NextTry(300, Reply(452, "4.2.2", "Mailbox full"), 1, 0)', "StoredMessage": 'StoredMessage("1")',
     "Routing": 'Routing("anna@example.com", "default")', "Server": "Server()", "Session": "session()",
-    "Sni": "Sni()",
+    "Notice": "Notice()", "Sni": "Sni()",
     "Delivery": "delivery()",
     "str": '"example.com"', "dict[str, Any]": '{"level": "info", "logger": "mail", "message": "hello"}',
 }  # fmt: skip

@@ -28,6 +28,7 @@ from zonemta_py.plugin.arguments import (
     Info,
     NextTry,
     Node,
+    Notice,
     Process,
     Refusal,
     Routing,
@@ -61,6 +62,7 @@ __all__ = [
     "Info",
     "NextTry",
     "Node",
+    "Notice",
     "Process",
     "Refusal",
     "Routing",
@@ -313,13 +315,13 @@ async def queue_deferred(delivery: Delivery, deferral: Deferral) -> None:
 
 
 @hook("queue", Drop, failing="pass")
-async def queue_delayed(delivery: Delivery, attempts: Attempts) -> None:
-    """A notice of delay is due: Drop stops it. If a plugin fails, the notice is sent."""
+async def queue_delayed(delivery: Delivery, attempts: Attempts, notice: Notice) -> None:
+    """A notice of delay is due: Drop stops it; change how it is put. If a plugin fails, the notice is sent."""
 
 
 @hook("queue", Drop, failing="pass")
-async def queue_bounce(bounce: Bounce) -> None:
-    """A notification of failure is about to be queued: change recipients or reply, or Drop it.
+async def queue_bounce(bounce: Bounce, notice: Notice) -> None:
+    """A notification of failure is about to be queued: change recipients, reply or how it is put, or Drop it.
 
     If a plugin fails, it is sent.
     """

@@ -13,18 +13,27 @@ import ssl
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.mail import notes
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
 
+if TYPE_CHECKING:
+    from zonemta_py.plugin.arguments import Routing
+    from zonemta_py.plugin.configured import Configured
+
 SHOWN_MAX = 80
 PORT_MAX, PRIORITY_MAX, NAME_MAX, ADDRESS_MAX = 65_535, 9, 255, 1_000
+TEXT_MAX = 2_000
+"""Characters that a plugin may put before a notice's own."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _HOST = re.compile(r"[^\s\x00-\x1f\x7f<>@,;\"\\/]+")
 _ADDRESS = re.compile(r'(?:"[^\x00-\x1f\x7f]*"|[^\x00-\x20\x7f"<>]+)@[^\x00-\x20\x7f"<>@]+')
+_KEY = re.compile(r"[\w.-]{1,250}\._domainkey\.[\w.-]{1,250}")
+_TLS_MODES = ("none", "opportunistic", "required", "implicit")
+_IN_WORDS = '"none", "opportunistic", "required" or "implicit"'
 _SECRET = frozenset(("auth", "password"))
 """Fields whose value is not shown."""
 Test = Callable[[Any], bool]
@@ -56,6 +65,26 @@ def _seconds(value: Any) -> bool:
 
 def _truth(value: Any) -> bool:
     return isinstance(value, bool)
+
+
+def _truth_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
+
+
+def _key(value: Any) -> bool:
+    return isinstance(value, str) and (value in ("", "none") or _KEY.fullmatch(value) is not None)
+
+
+def _ascii_address(value: Any) -> bool:
+    return _address(value) and bool(value.isascii())
+
+
+def _return_path(value: Any) -> bool:
+    return _ascii_address(value) or (isinstance(value, str) and value in ("", "<>"))
+
+
+def _paragraphs(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= TEXT_MAX and _text(value.replace("\n", ""))
 
 
 def _port(value: Any) -> bool:
@@ -139,10 +168,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("host", _or_empty(_host), f"{_ANY_HOST}, or empty"),
         Rule("port", _port, f"be a whole number from 1 to {PORT_MAX}"),
         Rule("auth", _credentials, "be None, or a user's name and password, two texts without control characters"),
-        Rule("tls", _one_of("", "none", "opportunistic", "required"), 'be "", "none", "opportunistic" or "required"'),
+        Rule("tls", _one_of("", *_TLS_MODES), f'be "", {_IN_WORDS}'),
         Rule("source", _or_empty(_ip), _IP),
         Rule("priority", _priority, _PRIORITY),
         Rule("delay_s", _seconds, _SECONDS),
+        Rule("protocol", _one_of("", "smtp", "lmtp"), 'be "", "smtp" or "lmtp"'),
+        Rule("pool", _text, _TEXT),
+        Rule("dkim", _key, 'be "", "none", or a key\'s name in DNS, as 2026a._domainkey.example.com'),
+        Rule("sender", _return_path, f"be {_ANY_ADDRESS} in ASCII, empty, or <>"),
+        *(Rule(name, _truth_or_none, "be None, True or False") for name in ("srs", "verp", "sts")),
         _OF_RECIPIENT,
     ),
     "options": (
@@ -152,10 +186,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "addresses", lambda value: isinstance(value, list) and all(map(_ip, value)), "be a list of IP addresses"
         ),
         Rule("source", _or_empty(_ip), _IP),
-        Rule(
-            "tls", _one_of("none", "opportunistic", "required", "implicit"),
-            'be "none", "opportunistic", "required" or "implicit"',
-        ),
+        Rule("tls", _one_of(*_TLS_MODES), f"be {_IN_WORDS}"),
         Rule("hostname", _or_empty(_host), f"{_ANY_HOST}, or empty"),
         Rule("socket", lambda value: value is None or isinstance(value, sockets.socket), "be None, or a socket"),
     ),
@@ -186,6 +217,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("source", _or_empty(_ip), _IP),
         Rule("headers", _texts, "be a dict of texts"),
         _OF_MESSAGE,
+    ),
+    "notice": (
+        Rule("text", _paragraphs, f"be a text of at most {TEXT_MAX:,} characters, with no controls but line feeds"),
+        Rule("sender", _or_empty(_ascii_address), f"be {_ANY_ADDRESS} in ASCII, or empty"),
+        Rule("zone", _text, _TEXT),
     ),
     "retry": (Rule("wait_s", _seconds, _SECONDS),),
     "address": (
@@ -279,6 +315,15 @@ def _can_be_used(rule: Rule, old: Any, new: Any) -> bool:
         return _is_fit(rule, old, new)
     except Exception:  # comparing is the value's own code
         return False
+
+
+def not_configured(routing: Routing, configured: Configured) -> str:
+    """As `wrong`, of what a plugin has chosen by a name of the configuration, but for its zone."""
+    for field in ("pool", "dkim", "srs", "verp"):
+        value = getattr(routing, field)
+        if value and (lacks := configured.lacks(field, value)):
+            return f"set routing.{field} to {_shown(field, value)}, {lacks}"
+    return ""
 
 
 def _is_fit(rule: Rule, old: Any, new: Any) -> bool:

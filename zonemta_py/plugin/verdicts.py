@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import math
 import re
+import time
+from datetime import datetime
+from typing import TypeGuard
 
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
 from zonemta_py.mail.reply import Reply
@@ -17,6 +20,10 @@ from zonemta_py.mail.reply import Reply
 _ENHANCED = re.compile(r"[45]\.\d{1,3}\.\d{1,3}")
 _CODES = frozenset((421, 450, 451, 452, 454, 455, 500, 501, 502, 503, 504, 530, 535, 550, 551, 552, 553, 554, 555, 556))
 """Codes of SMTP replies that refuse."""
+REST_S_MAX = 86_400
+"""How long a plugin may let a site rest: a day."""
+UNIX_S_END = 32_503_680_000
+"""The year 3000: later ones are meant otherwise, as milliseconds."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -50,18 +57,46 @@ class Reject(Verdict):
 
 
 class Defer(Verdict):
-    """Defer. seconds: until the next attempt, if the attempt is ours; a client simply gets 451."""
+    """Defer. seconds: until the next attempt, if the attempt is ours; a client simply gets 451. until: when that is,
+    instead: UNIX time, or a datetime that knows its time zone; what is past is now. The end of its lifetime holds.
 
-    def __init__(self, seconds: float, text: str = "Try again later") -> None:
+    rest_s: of hooks of a sender, for how many seconds nothing at all goes to the site (at most REST_S_MAX); other mail
+    there waits too, with no attempt counted. Operators see it with the plugin's name, and may end it.
+    """
+
+    def __init__(
+        self, seconds: float | None = None, text: str = "Try again later", *, until: float | datetime | None = None,
+        rest_s: float = 0,
+    ) -> None:  # fmt: skip
+        if (seconds is None) == (until is None):
+            raise ValueError("Defer takes seconds, or until=…, one of them")
         if isinstance(seconds, int) and seconds in _CODES:
             raise ValueError(
                 f"Defer takes seconds, and {seconds} looks like a reply code: raise Reject({seconds}, …) for that "
                 f"reply, or write {seconds}.0 for that many seconds"
             )
-        if not math.isfinite(seconds) or seconds < 0:
+        wait_s = _seconds_until(until) if until is not None else seconds
+        if not _is_number(wait_s) or wait_s < 0:
             raise ValueError(f"Defer needs seconds from 0 up, not {seconds!r}")
+        if not _is_number(rest_s) or not 0 <= rest_s <= REST_S_MAX:
+            raise ValueError(f"Defer needs a rest_s from 0 to {REST_S_MAX}, not {rest_s!r}")
         super().__init__(Reply(451, "4.7.1", _plain(text)))
-        self.seconds = float(seconds)
+        self.seconds, self.rest_s = float(wait_s), float(rest_s)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _seconds_until(until: object) -> float:
+    """Raises ValueError."""
+    if isinstance(until, datetime):
+        if until.tzinfo is None:
+            raise ValueError("Defer needs an until that knows its time zone: datetime.now(UTC) + timedelta(…)")
+        until = until.timestamp()
+    if not _is_number(until) or not 0 <= until < UNIX_S_END:
+        raise ValueError(f"Defer needs an until in seconds of UNIX time, or a datetime, not {until!r}")
+    return max(0.0, until - time.time())
 
 
 class Drop(Verdict):

@@ -178,7 +178,7 @@ async def _taken(queue: LocalQueue, plugged: Plugged, given: Given) -> list[str]
 
     config = given.config
     host, resolver = await _loaded(config), resolver_of(config)
-    hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    hooks = PluginHooks(host)
     mail_log, handler = mail.of(config, host.entries), setup.handler_of(config, host.entries)
     prepared = await asyncio.to_thread(apply.prepare, config, hooks, resolver, mail_log)
     if refused := apply.faults(queue, config):  # after the last wait: mail may have come meanwhile
@@ -204,7 +204,7 @@ async def _loaded(config: Config) -> Host:
 
 def plugins(config: Config) -> Host:
     """Loads and checks the plugins. Raises PluginError."""
-    return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
+    return Host.of(config)
 
 
 class _LazyResolver:
@@ -249,7 +249,7 @@ async def run(
     from zonemta_py.wire import peer_process, reporting, server
 
     config = given.config
-    hooks = PluginHooks(host, {zone.name for zone in config.zones})
+    hooks = PluginHooks(host)
     replica = None
     if config.cluster.enabled:
         from zonemta_py.cluster.queue_log import opened

@@ -258,8 +258,8 @@ class Delivery:
     destination: lower-case domain (MX lookup) or "host:port" if the zone or a plugin names the host. host, port: the
     named host, "" means MX lookup of `destination`. source: local IP to bind, "" means any. chunks: how many chunks the
     body has; body: the whole body if it is one chunk, else None (fetch chunks 1…chunks with `Dispatch.chunk`).
-    attempts: earlier attempts, per recipient. routing: what `queue_route` plugins set for these recipients besides
-    host, port, source (auth, tls …).
+    attempts: earlier attempts, per recipient. routing: what `queue_route` plugins chose for these recipients, by name
+    (`plugin.arguments.Routing`).
 
     ret, envid, smtputf8, priority, require_tls, tls_optional, unsubscribe, unsubscribe_scope, track: see `Envelope`.
     campaign, tenant: as there, "" for none. eightbit: its body is 8BITMIME.
@@ -387,6 +387,7 @@ class Outcome:
     for the retry schedule, else seconds until the next try. relayed: NOTIFY could not be passed on, since the server
     does not offer DSN (RFC 3461 5.2.2). kind: the class of a reply that is our own sentence; "": a server's, which the
     rules judge. by: of a plugin's verdict: [its name, the hook, the server's own reply, "" if it has said nothing].
+    rest_s: for how long a plugin lets the whole site rest.
     """
 
     verdict: int
@@ -397,6 +398,7 @@ class Outcome:
     relayed: bool = False
     kind: str = ""
     by: list[str] | None = None
+    rest_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from zonemta_py.mail.reply import Reply
 
 @dataclass(slots=True)
 class Routed:
-    """Where one recipient goes. routing: what plugins decided (host, port, source, auth, tls), None if nothing.
+    """Where one recipient goes. routing: what plugins decided, by name (`plugin.arguments.Routing`); None if nothing.
 
     delay_s: seconds to wait first; said: why, and whose verdict that is. held: [plugin, hook, reason] of whoever wants
     it held for an operator. refusal: reject this recipient with this
@@ -43,6 +43,17 @@ class PutOff(NamedTuple):
     remote: str
 
 
+def attributed(reply: Reply, plugin: str, hook: str) -> str:
+    """A reply in words, with whose verdict it is."""
+    return f"{reply} (plugin {plugin}, hook {hook})"
+
+
+def chosen(routing: dict[str, Any]) -> dict[str, Any]:
+    """What was decided for a recipient, for people: of a login the user alone."""
+    known = {name: value for name, value in routing.items() if name != "auth"}
+    return known | ({"login": routing["auth"][0]} if routing.get("auth") else {})
+
+
 class Hooks(Protocol):
     """The flags say whether any plugin listens; a hook is called only then."""
 
@@ -58,8 +69,10 @@ class Hooks(Protocol):
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         """queue_route. May raise QueueRefusal: the whole message gets that reply."""
 
-    async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> bool:
-        """queue_delayed. False: no delay notice for this recipient."""
+    async def delayed(
+        self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int
+    ) -> Failed | None:
+        """queue_delayed. The recipient to notify of, possibly in other words; None: no delay notice for it."""
 
     async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
         """queue_bounce. The failures to notify, possibly with changed texts."""
@@ -82,8 +95,10 @@ class NoHooks:
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         return routed
 
-    async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> bool:
-        return True
+    async def delayed(
+        self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int
+    ) -> Failed | None:
+        return failed
 
     async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
         return failed

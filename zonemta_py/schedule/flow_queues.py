@@ -8,7 +8,7 @@ key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -91,13 +91,13 @@ class FlowQueues:
         self.zone = zone
         self._emptied.clear()
         self.own = destination(zone, "") if zone.smart or zone.pulled else None
-        self._sources = self._shared.config.sources(zone)
+        self._sources, self._pools = self._shared.config.sources(zone), self._shared.config.pools
         self._plain = SendingTerms((), zone, self._shared.retry)
         self._tables = [] if zone.pulled else self._shared.config.destinations
 
     def configure(self, zone: Zone) -> bool:
         """Other settings from now on. True: what waits may belong elsewhere now."""
-        before = self.own, self._sources, self.zone.port, self._tables
+        before = self.own, self._sources, self.zone.port, self._tables, self._pools
         self._read(zone)
         for path in self.paths.values():
             self._aim(path)
@@ -110,7 +110,7 @@ class FlowQueues:
             self.fair.add(turn.flow.path, self._shared.weights.place(*flow_id)[1])
         for flow_queue in self.by_key.values():
             flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
-        moved = before != (self.own, self._sources, zone.port, self._tables)
+        moved = before != (self.own, self._sources, zone.port, self._tables, self._pools)
         for path in self.paths.values():
             path.old |= moved
         return moved
@@ -156,7 +156,7 @@ class FlowQueues:
     def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]:
         """Name of a recipient's flow queue, its host (a plugin's, the zone's or its site's), source, provider."""
         routing, provider, domain = note.routing, "", domain_of(address)
-        apart, sources = "", self._sources
+        apart, sources, settings = "", self._sources, self.zone
         if routing and routing.get("host"):
             target = named(routing["host"], routing.get("port") or 25)
         elif self.own is not None:
@@ -173,7 +173,10 @@ class FlowQueues:
             if claims.relayed:
                 target, provider = destination(claims.terms.zone, ""), ""
             if claims.terms.names:
-                sources = self._shared.config.sources(claims.terms.zone)
+                settings = claims.terms.zone
+                sources = self._shared.config.sources(settings)
+        if routing and "pool" in routing:
+            sources = self._shared.config.sources(settings, routing["pool"])
         if self._shared.policy.stops:
             apart = self.stopped(domain) or apart
         source = (routing and routing.get("source")) or ""
@@ -204,7 +207,7 @@ class FlowQueues:
         path, admission = flow_queue.path, self._shared.admission
         holds = (
             admission.source_hold(source.address, path.site, path.provider)
-            for source in self._shared.config.sources(path.terms.zone)
+            for source in self._shared.config.sources(path.terms.zone, pool_of(flow_queue.entries))
         )
         return min((hold.until for hold in holds if hold is not None), default=until)
 
@@ -393,6 +396,12 @@ class FlowQueues:
             return
         del self.paths[name]
         self.names.remove(path)
+
+
+def pool_of(entries: Sequence[Entry]) -> str:
+    """The pool that a plugin has chosen for the first of these recipients; "" none."""
+    routing = entries[0].note.routing if entries else None
+    return (routing.get("pool") or "") if routing else ""
 
 
 def domain_of(address: str) -> str:

@@ -111,6 +111,7 @@ def result_row(result: Result) -> list[Any]:
             o.relayed,
             o.kind,
             o.by,
+            *((o.rest_s,) if o.rest_s else ()),
         ]
         for o in result.outcomes
     ]

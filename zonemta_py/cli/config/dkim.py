@@ -41,7 +41,7 @@ class Checked(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.settings.selector}._domainkey.{self.settings.domain}"
+        return self.settings.name
 
     @property
     def good(self) -> bool:
@@ -102,7 +102,7 @@ async def _one(resolver: Resolver, settings: DkimKey) -> Checked:
     except KeyUnusable as error:
         return Checked(settings, None, "no key", (str(error),))
     try:
-        texts = await resolver.texts(f"{settings.selector}._domainkey.{settings.domain}")
+        texts = await resolver.texts(settings.name)
     except NoRoute as error:
         return Checked(settings, key, "no answer", (error.reply.text,))
     return Checked(settings, key, *judge(texts, key))
@@ -145,7 +145,7 @@ def new(
     pem = make(kind, bits)
     write(path, pem)
     key = Key(settings.domain, settings.selector, pem)
-    name, table = f"{settings.selector}._domainkey.{settings.domain}", dkim_rotation.table(settings)
+    name, table = settings.name, dkim_rotation.table(settings)
     with Telling(json) as tell:
         tell(f"The key is in {path}. Publish:\n\n{zone_line(name, key.record())}\n", file=path)
         tell(f"and add to the configuration:\n\n{table}\n", name=name, record=key.record(), table=table)

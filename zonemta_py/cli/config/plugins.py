@@ -14,6 +14,7 @@ from zonemta_py.cli.terminal.output import Telling, print_json, print_table
 from zonemta_py.config import Plugins
 from zonemta_py.plugin import skeleton
 from zonemta_py.plugin.catalogue import Plugin, hook_says, plugins
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.loading import suggestion
 from zonemta_py.plugin.spec import HOOKS
@@ -105,7 +106,7 @@ def check(
             update={"enabled": [one], "options": _with_folder(settings.plugins, options)}
         )
         try:
-            host = Host.load(alone, [zone.name for zone in settings.zones])
+            host = Host.load(alone, Configured.of(settings))
         except PluginError as error:
             wrong.append(str(error))
         else:

@@ -26,7 +26,7 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.queue_hooks import PluginHooks
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
-from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.hooks import Routed, chosen
 from zonemta_py.zones.destinations import Destinations
 from zonemta_py.zones.pool import disabled
 from zonemta_py.zones.router import Router
@@ -64,7 +64,7 @@ def route(
     host = _host(settings)
     envelope = _envelope(sender, to, origin, user)
     fields = _fields([*(header or []), *([f"X-Sending-Zone: {zone_header}"] if zone_header else [])])
-    hooks = PluginHooks(host, {zone.name for zone in settings.zones}) if plugins else None
+    hooks = PluginHooks(host) if plugins else None
     answers = asyncio.run(_answers(settings, _listener(settings, listener), host, envelope, fields, hooks, dns))
     if json:
         return print_json(answers)
@@ -110,7 +110,7 @@ def _listener(config: Config, name: str | None) -> Listener:
 
 def _host(config: Config) -> Host:
     """Also where plugins are not asked: what they need of a message is kept with it."""
-    return Host.load(config.plugins, [zone.name for zone in config.zones]) if config.plugins.enabled else Host.empty()
+    return Host.of(config)
 
 
 async def _answers(
@@ -174,8 +174,9 @@ async def _answer(
     places = [(given["host"], given.get("port") or 25)] if given.get("host") else settings.places
     host, port = places[0] if places else ("", settings.port)
     answer |= {"zone": zone.name, "destinations": list(terms.names), "hosts": [list(place) for place in places]}
-    answer |= {"sources": _sources(config, settings, recipient.domain), "host": host, "port": port}
-    answer |= {"protocol": zone.protocol, "tls": settings.tls, "delivery": zone.delivery}
+    answer |= {"sources": _sources(config, settings, recipient.domain, given), "host": host, "port": port}
+    answer |= {"protocol": given.get("protocol") or zone.protocol, "tls": given.get("tls") or settings.tls}
+    answer["delivery"] = zone.delivery
     answer |= {"schedule_min": terms.retry.schedule_min, "life_h": terms.retry.life_h}
     if asked:
         answer["destination"] = await _destination(config, host, recipient.domain) if host else found
@@ -192,7 +193,7 @@ async def _asked(hooks: PluginHooks, envelope: Envelope, routed: Routed, answer:
     except QueueRefusal as refusal:
         answer["plugins"] = {"said": f"refuse the message: {refusal.reply}"}
         return routed
-    answer["plugins"] = {"said": _verdict(routed, before), "zone": routed.zone, "routing": routed.routing or {}}
+    answer["plugins"] = {"said": _verdict(routed, before), "zone": routed.zone, "routing": chosen(routed.routing or {})}
     return routed
 
 
@@ -202,15 +203,17 @@ def _verdict(routed: Routed, before: str) -> str:
     if routed.drop:
         return f"drop this recipient: {routed.drop}"
     said = [f"zone {routed.zone} instead of {before}"] if routed.zone != before else []
-    said += [f"{name} {value}" for name, value in (routed.routing or {}).items() if name != "auth"]
+    said += [f"{name} {value}" for name, value in chosen(routed.routing or {}).items()]
     if routed.delay_s:
         said.append(f"wait {routed.delay_s:g} s first")
     return ", ".join(said) or "change nothing"
 
 
-def _sources(config: Config, zone: Zone, domain: str) -> list[dict[str, Any]]:
-    """share: of this domain's mail, among the addresses that may be used for it."""
-    sources = config.sources(zone)
+def _sources(config: Config, zone: Zone, domain: str, given: dict[str, Any]) -> list[dict[str, Any]]:
+    """share: of this domain's mail, among the addresses that may be used for it. given: what plugins have chosen."""
+    sources = config.sources(zone, given.get("pool", ""))
+    if own := given.get("source"):
+        sources = [one for one in sources if one.address == own] or [Source(address=own)]
     usable = [source for source in sources if not disabled(source, domain)]
     total = sum(source.weight for source in usable)
     return [_source(config, zone, source, source.weight / total if source in usable else 0.0) for source in sources]

@@ -150,6 +150,8 @@ def _show_recipients(found: questions.Explained, now_ms: int) -> None:
     free = [row for row in found["rows"] if not row["reasons"] and row["state"] == "queued"]
     if free:
         print_aside(_turn(free[0]))
+    if chosen := next((row["chosen"] for row in found["rows"] if row.get("chosen")), None):
+        print_aside(f"Chosen for it: {', '.join(f'{name} {value}' for name, value in chosen.items())}")
     if life := next((row["life"] for row in found["rows"] if row.get("life", {}).get("until_ms")), None):
         print_aside(_life(life, now_ms))
 

@@ -219,15 +219,16 @@ class Sources:
         self._config = config
         self._made: dict[tuple[str, str, str], Egress] = {("", "", ""): Egress()}
 
-    def of(self, zone: Zone, address: str) -> Egress:
+    def of(self, zone: Zone, address: str, pool: str = "") -> Egress:
         """Settings from the zone's pool, else from another pool with that address, else none; "": the system chooses.
+        pool: a plugin's choice, instead of the zone's.
 
         Raises SourceUnusable if it is not an IP address (it may come from a plugin).
         """
-        key = (zone.name, zone.pool, address) if address else ("", "", "")
+        key = (zone.name, pool or zone.pool, address) if address else ("", "", "")
         egress = self._made.get(key)
         if egress is None:
-            pools = [self._config.sources(zone), *(pool.sources for pool in self._config.pools)]
+            pools = [self._config.sources(zone, pool), *(pool.sources for pool in self._config.pools)]
             known = (source for sources in pools for source in sources if source.address == address)
             egress = self._made[key] = Egress(next(known, None) or _plain(address))
         return egress

@@ -41,7 +41,7 @@ def check(config: Config) -> None:
             try:
                 read(settings)
             except KeyUnusable as error:
-                raise ConfigError(f"dkim: {settings.selector}._domainkey.{settings.domain}: {error}") from None
+                raise ConfigError(f"dkim: {settings.name}: {error}") from None
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class _File:
         return self.key
 
     def _read(self) -> None:
-        name = f"{self.settings.selector}._domainkey.{self.settings.domain}"
+        name = self.settings.name
         try:
             self.key, self.fault = read(self.settings), ""
             log.info("DKIM key %s: %s read", name, self.settings.key)
@@ -111,6 +111,14 @@ class DkimKeys:
         if self._third_party:
             files = files + [file for file in self._by_domain[self._third_party] if file not in files]
         return tuple(file.current(now) for file in files)
+
+    def named(self, name: str, now: float) -> Key:
+        """The key of that name in DNS. Raises KeyUnusable, also where there is none."""
+        files = (file for files in self._by_domain.values() for file in files)
+        file = next((file for file in files if file.settings.name == name), None)
+        if file is None:
+            raise KeyUnusable(f"{name} is not configured any more")
+        return file.current(now)
 
     def _files(self, domain: str) -> list[_File]:
         while domain:

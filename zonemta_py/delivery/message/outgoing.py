@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.message.body import Body
-from zonemta_py.delivery.message.signing import Signer
+from zonemta_py.delivery.message.signing import UNSIGNED, Signer, Unsigned
 from zonemta_py.mail import list_fields
 from zonemta_py.mail.addresses import leaving, srs, verp
 from zonemta_py.mail.addresses.domain import canonical
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from zonemta_py.merge.html.tracking import Tracking
 
 _DAY_S = 86_400
+_NULL = "<>"
+"""The null return path, as a plugin says it."""
 _FEEDBACK = re.compile(rb"^feedback-id[ \t]*:", re.IGNORECASE | re.MULTILINE)
 _UNSUBSCRIBE = re.compile(rb"^list-unsubscribe(-post)?[ \t]*:", re.IGNORECASE | re.MULTILINE)
 
 
 class Outgoing:
-    """For one process. active: there is something to add to messages."""
+    """For one process. active: there is something to add to messages; else only where a plugin has chosen a key."""
 
     def __init__(self, config: Config) -> None:
         self._path = config.return_path
@@ -48,21 +50,30 @@ class Outgoing:
 
     def addressed(self, delivery: Delivery, unix_s: float | None = None) -> Delivery:
         """The delivery with the return path for MAIL."""
-        if not self._rewrites or not delivery.sender:
+        if not delivery.sender or not (self._rewrites or delivery.routing):
             return delivery
         today = int(time.time() if unix_s is None else unix_s) // _DAY_S
         sender = self._return_path(delivery, today)
         return delivery if sender == delivery.sender else replace(delivery, sender=sender)
 
     def _return_path(self, delivery: Delivery, today: int) -> str:
-        path = self._path
-        if path.verp and len(delivery.recipients) == 1:
+        """As configured, or as a plugin has chosen. An address that a plugin names is said as it is, unless it wants it
+        rewritten."""
+        path, sender, by_verp, by_srs, own = self._path, delivery.sender, True, True, False
+        if routing := delivery.routing:
+            named = routing.get("sender")
+            if named == _NULL:
+                return ""
+            sender = named or sender
+            by_verp, by_srs = routing.get("verp", not named), routing.get("srs", not named)
+            own = routing.get("srs", False)
+        if by_verp and path.verp and len(delivery.recipients) == 1:
             address = verp.encode(delivery.id, delivery.recipients[0].address, path.verp, path.secret, today)
             if address:
                 return address
-        if path.srs and not self._is_own(delivery.sender):
-            return srs.rewrite(delivery.sender, path.srs, path.secret, today)
-        return delivery.sender
+        if by_srs and path.srs and (own or not self._is_own(sender)):
+            return srs.rewrite(sender, path.srs, path.secret, today)
+        return sender
 
     def _is_own(self, sender: str) -> bool:
         domain = canonical(sender.rpartition("@")[2])
@@ -75,7 +86,10 @@ class Outgoing:
         if fields:
             body.put_on_top(fields)
             section = fields + section
-        if self._signer:
+        key = delivery.routing.get("dkim", "") if delivery.routing else ""  # a plugin's choice
+        if key and key != UNSIGNED and not self._signer:
+            raise Unsigned(f"{key} is not configured any more")
+        if self._signer and key != UNSIGNED:
             form = self._signer.form
             # A merged message is made anew each time, perhaps from another template: nothing names its bytes.
             name, stored = delivery.id if delivery.values is None else "", delivery.hashes.get(form)
@@ -83,7 +97,7 @@ class Outgoing:
                 name, stored = name and f"{name} {body.variant}", None
             signatures = await self._signer.sign(
                 name, section, stored, lambda: body.hash(form), time.monotonic(),
-                int(time.time()), not delivery.unsigned,
+                int(time.time()), not delivery.unsigned, key,
             )  # fmt: skip
             if signatures:
                 body.put_on_top(signatures)

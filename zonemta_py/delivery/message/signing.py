@@ -25,6 +25,8 @@ from zonemta_py.mail.reply import Reply
 if TYPE_CHECKING:
     from zonemta_py.mail.dkim.signature import Key
 
+UNSIGNED = "none"
+"""In the place of a key's name: no signature."""
 KEPT_MAX = 2_000
 AGAIN_S = 3_600.0
 _DAY_S = 86_400
@@ -72,21 +74,22 @@ class Signer:
 
     async def sign(
         self, message_id: str, section: bytes, body_hash: bytes | None, ask: Ask,
-        now: float, unix_s: int, own: bool = True,
+        now: float, unix_s: int, own: bool = True, key: str = "",
     ) -> bytes:  # fmt: skip
         """The DKIM-Signature fields, b"" if no key signs for that author. Raises Unsigned, and whatever `ask` raises.
 
         message_id: "" for bytes that are made for this attempt alone. section: the raw header section. body_hash: if
         known; otherwise `ask` computes it, once per message. now: of a steady clock. unix_s: for t=. own: the key of
-        the author's domain may sign; otherwise only the third party's.
+        the author's domain may sign; otherwise only the third party's. key: name of the one that signs, whoever the
+        author is.
         """
         place = (message_id, hashlib.blake2b(section, digest_size=16).digest())
         kept = self._signed.get(place) if message_id else None
-        if kept is not None and now < kept.made + AGAIN_S and kept.keys == self._of(kept.domain, now, own):
+        if kept is not None and now < kept.made + AGAIN_S and kept.keys == self._of(kept.domain, now, own, key):
             return kept.fields
         selection = self._fields.of(section)
         domain = author_domain(selection.author)
-        keys = self._of(domain, now, own)
+        keys = self._of(domain, now, own, key)
         if not keys:
             return b""
         body_hash = body_hash or await (self._hash(message_id, ask) if message_id else ask())
@@ -96,11 +99,11 @@ class Signer:
             _keep(self._signed, place, _Signed(domain, keys, now, fields))
         return fields
 
-    def _of(self, domain: str, now: float, own: bool) -> tuple[Key, ...]:
+    def _of(self, domain: str, now: float, own: bool, key: str) -> tuple[Key, ...]:
         from zonemta_py.mail.dkim.signature import KeyUnusable
 
         try:
-            return self._keys.of(domain, now, own)
+            return (self._keys.named(key, now),) if key else self._keys.of(domain, now, own)
         except KeyUnusable as error:
             raise Unsigned(str(error)) from None
 

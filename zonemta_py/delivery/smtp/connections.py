@@ -22,7 +22,7 @@ IDLE_MAX = 500
 """Idle connections of one sender process, to all destinations."""
 
 Key = Hashable
-"""Zone, destination, host, port, source, TLS mode, user: all that distinguishes connections."""
+"""Zone, destination, host, port, source, TLS mode, user, protocol, pool: all that distinguishes connections."""
 
 
 def _nobody(_: object) -> None:

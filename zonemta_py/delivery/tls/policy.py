@@ -52,7 +52,9 @@ class TlsPolicies:
     async def demands(self, delivery: Delivery, zone: Zone, mode: str, named: bool = False) -> Demands:
         """mode: the zone's, or the one that a plugin or rule chose instead. named: the host is configured, not found by
         MX."""
-        looked_up = zone.tls != "none" and (self._mta_sts or self._dane or self.reports)
+        looked_up, sts = zone.tls != "none" and (self._mta_sts or self._dane or self.reports), self._mta_sts
+        if delivery.routing and (chosen := delivery.routing.get("sts")) is not None:  # a plugin's word
+            looked_up, sts = chosen, chosen
         if not (looked_up or zone.tls_required_domains or delivery.require_tls):
             # The usual case: the zone alone decides.
             known = self._plain.get((mode, zone.tls_min, zone.client_certificate))
@@ -62,7 +64,7 @@ class TlsPolicies:
             mode = "required"
         whatever = delivery.tls_optional or self._is_report(delivery)
         published = looked_up and not named and (strict or not whatever)
-        asked = (published and self._mta_sts) or (strict and not named)
+        asked = (published and sts) or (strict and not named)
         found = await self._policies(domains) if asked else []
         return Demands(
             mode, zone.tls_min, str(zone.client_certificate or ""),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.fields import one_line, utc
@@ -22,13 +23,22 @@ _BETWEEN = "-" * 40
 """Between two languages."""
 
 
+class OwnWords(NamedTuple):
+    """What a plugin wants of a notice. text: paragraphs that it begins with. sender: address in its From. zone: that it
+    is sent by. Empty: as configured."""
+
+    text: str = ""
+    sender: str = ""
+    zone: str = ""
+
+
 @dataclass(slots=True, frozen=True)
 class Failed:
     """What became of one recipient.
 
     reply: the last one, remote or our own. remote: "name[ip]:port", "" if no server said it. attempts: how many were
     made. last_ms: UNIX ms of the last one, 0 if none. until_ms: UNIX ms until when it is tried (delayed only). kind:
-    the class of the reply, "" if that is not known.
+    the class of the reply, "" if that is not known. own: what a plugin wants of its notice.
     """
 
     recipient: Recipient
@@ -38,6 +48,7 @@ class Failed:
     last_ms: int = 0
     until_ms: int | None = None
     kind: str = ""
+    own: OwnWords | None = None
 
     @property
     def expired(self) -> bool:
@@ -53,12 +64,13 @@ class Failed:
 @dataclass(slots=True, frozen=True)
 class Wording:
     """In whose name, and in which languages, a notice is written. host: our name. address, name: of its From; name "":
-    as the first language says."""
+    as the first language says. opening: paragraphs before it all."""
 
     host: str
     address: str
     languages: tuple[Phrases, ...]
     name: str = ""
+    opening: str = ""
 
     @property
     def shown_name(self) -> str:
@@ -72,7 +84,8 @@ class Wording:
         """Paragraphs of lines of WIDTH characters at most, where words are no longer, each with its LF."""
         texts = ["\n\n".join(_wrapped(self._paragraphs(one, kind, envelope, failures, now_ms))) for one in
                  self.languages]  # fmt: skip
-        return f"\n\n{_BETWEEN}\n\n".join(texts) + "\n"
+        before = [*_wrapped(iter(self.opening.split("\n\n")))] if self.opening else []
+        return "\n\n".join([*before, f"\n\n{_BETWEEN}\n\n".join(texts)]) + "\n"
 
     def _paragraphs(
         self, words: Phrases, kind: str, envelope: Envelope, failures: list[Failed], now_ms: int

@@ -15,6 +15,7 @@ from zonemta_py.config import Plugins
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin.arguments import Info
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.store import InMemory
 from zonemta_py.plugin.streams import BodyHooks
@@ -30,7 +31,7 @@ def load(
     """
     path = Path(file).absolute()
     enabled = Plugins(enabled=[str(path)], timeout_s=timeout_s, options={path.stem: options or {}})
-    host = Host.load(enabled, zones)
+    host = Host.load(enabled, Configured(frozenset(zones)))
     host.ask(InMemory(time.monotonic))
     return host
 

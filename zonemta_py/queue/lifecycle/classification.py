@@ -25,8 +25,10 @@ from zonemta_py.mail.classify import LOCAL, NO_PORT, TLS_POLICY
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.hooks import attributed
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.schedule.batch import EgressPath
+from zonemta_py.schedule.flow_queues import pool_of
 from zonemta_py.schedule.policy.state import NO_TLS
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ class Classification:
         admission = core.schedule.admission
         others = any(
             admission.source_hold(one.address, path.site, path.provider) is None
-            for one in core.config.sources(path.terms.zone)
+            for one in core.config.sources(path.terms.zone, pool_of(lease.batch.entries))
         )
         if chosen or not others:
             return outcome
@@ -184,6 +186,8 @@ class Classification:
                 kind = classified.kind if classified else ""
                 count, stage = len(outcome.recipients), outcome.stage
                 policy.count(path.source, path.site, path.provider, outcome.verdict, kind, count, stage, batch.day)
+        if self._core.hooks.sends:
+            self._rest(path, result)
         if result.chosen:
             return  # others have another login, or TLS, or host
         dead, spoken = False, False
@@ -203,6 +207,13 @@ class Classification:
             zone.up(path)
             if result.down_s is None and not spoken:
                 path.concurrency.succeeded(path.active)
+
+    def _rest(self, path: EgressPath, result: Result) -> None:
+        """Nothing goes to a site that a plugin lets rest."""
+        for outcome in result.outcomes:
+            if outcome.rest_s and outcome.by:
+                cause = attributed(outcome.reply, *outcome.by[:2])
+                self._core.schedule.policy.stop("destination", path.site, outcome.rest_s, cause)
 
     def _act(self, lease: Lease, path: EgressPath, outcome: Outcome, classified: Classified) -> tuple[bool, bool]:
         """Does what the rule asks. Returns whether the rule decided how to treat the destination, and whether that is

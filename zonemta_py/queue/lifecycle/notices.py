@@ -20,7 +20,7 @@ from zonemta_py.disk.files import changed
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.mail import dsn
 from zonemta_py.mail.envelope import Envelope, Notify, Recipient
-from zonemta_py.mail.notices.wording import Failed, Wording
+from zonemta_py.mail.notices.wording import Failed, OwnWords, Wording
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.schedule.time import hours
@@ -82,7 +82,7 @@ class Notices:
     def make(
         self, kind: dsn.Kind, message: Message, failures: list[Failed], now_ms: int
     ) -> tuple[Envelope, bytes] | None:
-        """The envelope and bytes of a notification, or None if none is to be sent."""
+        """The envelope and bytes of a notification, or None if none is to be sent. failures: alike in `own`."""
         metadata = message.metadata
         sender = str(metadata.get("sender") or "")
         failures = [one for one in failures if self.wanted(kind, one.recipient.notify, metadata, now_ms)]
@@ -90,18 +90,21 @@ class Notices:
             return None
         envelope = Envelope.from_metadata(metadata, [failed.recipient for failed in failures])
         whole = envelope.ret == "FULL" and message.chunks == 1
-        terms = self._terms(metadata)
+        terms, own = self._terms(metadata), failures[0].own or OwnWords()
+        wording = self._wording(terms)
+        if own.text or own.sender:
+            wording = replace(wording, opening=own.text, address=own.sender or wording.address)
         data = dsn.build(
             kind,
             envelope,
             failures,
             self._original(message, whole),
-            wording=self._wording(terms),
+            wording=wording,
             now_ms=now_ms,
             unique=secrets.token_hex(12),
             whole=whole,
         )
-        return replace(dsn.enclose(envelope, data, now_ms), sending_zone=terms.zone or None), data
+        return replace(dsn.enclose(envelope, data, now_ms), sending_zone=own.zone or terms.zone or None), data
 
     def late(self, message: Message, note: Note, now_ms: int, notice_h: float) -> bool:
         """Whether a recipient that still waits calls for a delay notice. now_ms: steady time. notice_h: hours after

@@ -19,7 +19,7 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import POSTPONED, DeliveryRecord
 from zonemta_py.mail.dsn import Kind
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.mail.notices.wording import Failed
+from zonemta_py.mail.notices.wording import Failed, OwnWords
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, DOUBTFUL, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
@@ -244,15 +244,13 @@ class Settling:
             if kind == "failed" and hooks.bounces:
                 failures = await hooks.bounced(message.id, settlement.zone, envelope, failures)
             elif kind == "delayed" and hooks.delays:
-                notes = {row.address: row.note.first_ms for row in settlement.rows}
-                failures = [
-                    failed
-                    for failed in failures
-                    if await hooks.delayed(
-                        message.id, settlement.zone, envelope, failed, notes[failed.recipient.address]
-                    )
+                first = {row.address: row.note.first_ms for row in settlement.rows}
+                answers = [
+                    await hooks.delayed(message.id, settlement.zone, envelope, one, first[one.recipient.address])
+                    for one in failures
                 ]
-            asked.append((kind, failures))
+                failures = [one for one in answers if one is not None]
+            asked += ((kind, alike) for alike in _by_words(failures))
         settlement.notices = asked
         if before is not None:
             await asyncio.wait([before])
@@ -276,6 +274,14 @@ class Settling:
                 envelope, put_off = _put_off(settlement, row)
                 next_ms = row.due_ms - core.clock.apart_ms()
                 await core.hooks.deferred(message.id, settlement.zone, envelope, put_off, next_ms)
+
+
+def _by_words(failures: list[Failed]) -> list[list[Failed]]:
+    """Those that share a notice: for which plugins want the same of it."""
+    found: dict[OwnWords | None, list[Failed]] = {}
+    for failed in failures:
+        found.setdefault(failed.own, []).append(failed)
+    return list(found.values())
 
 
 def _put_off(settlement: Settlement, row: Row) -> tuple[Envelope, PutOff]:

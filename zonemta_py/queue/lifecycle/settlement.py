@@ -26,6 +26,7 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message
 from zonemta_py.queue.core.state import COUNTED_BY_START
+from zonemta_py.queue.hooks import attributed
 from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease
 from zonemta_py.queue.lifecycle.notices import Notices
 from zonemta_py.schedule.batch import Entry
@@ -132,7 +133,7 @@ def _judge(
     message, flow_queue, clock = lease.message, lease.batch.flow_queue, core.clock
     terms, steady_ms, apart_ms = core.terms(message, note), clock.steady_ms(), clock.apart_ms()
     wait_s, latest_ms = outcome.delay_s or 0.0, 0
-    last = f"{reply} (plugin {outcome.by[0]}, hook {outcome.by[1]})" if outcome.by else str(reply)
+    last = attributed(reply, *outcome.by[:2]) if outcome.by else str(reply)
     note = note._replace(put_off_ms=now_ms) if verdict == POSTPONED else note.tried(now_ms, last)
     if verdict == DEFERRED:
         ends_ms = core.lifetime.ends_ms(flow_queue, message, row.address, note, steady_ms)
@@ -199,7 +200,7 @@ def due(config: Config, settlement: Settlement) -> list[tuple[Kind, list[Failed]
         if row.verdict == BOUNCED:
             kind: Kind = "failed"
         elif row.verdict == DELIVERED and row.relayed:
-            kind = "delivered" if lmtp else "relayed"
+            kind = "delivered" if ((row.note.routing or {}).get("protocol") == "lmtp" or lmtp) else "relayed"
         elif row.delayed:
             kind = "delayed"
         else:

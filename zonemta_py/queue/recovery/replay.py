@@ -33,6 +33,7 @@ from zonemta_py.queue.core.locator import find, places_of
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.core.tasks import CREATED, DID, UNDID
 from zonemta_py.queue.fsck.compare import state_of
+from zonemta_py.queue.hooks import attributed
 from zonemta_py.queue.lifecycle import in_doubt, lost, moved
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.settlement import AWAY, Row, Settlement, due
@@ -175,7 +176,7 @@ class Replay:
         note = Note.of(value)
         if key.startswith(b"parked ") and _told_later(note, record):
             return None  # applied: deferred by this result, then due, then parked
-        last = f"{reply} (plugin {outcome.by[0]}, hook {outcome.by[1]})" if outcome.by else str(reply)
+        last = attributed(reply, *outcome.by[:2]) if outcome.by else str(reply)
         note = note._replace(put_off_ms=record.ms) if verdict == POSTPONED else note.tried(record.ms, last)
         note = note._replace(away=verdict == DEFERRED and outcome.stage in AWAY)
         if delivery.notes and who.address in delivery.notes[2]:

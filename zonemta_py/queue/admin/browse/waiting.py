@@ -14,6 +14,7 @@ from zonemta_py.queue.admin.browse import by_id
 from zonemta_py.queue.admin.browse.ranges import AT_ONCE
 from zonemta_py.queue.core.lifetime import EVER_H, HOUR_MS
 from zonemta_py.queue.core.state import FAMILY, State
+from zonemta_py.queue.hooks import chosen
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.queue.tasks.where import Where
@@ -79,6 +80,8 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         "id": place.id, "recipient": place.recipient, "zone": place.zone, "attempts": note.attempts, "last": note.last,
         "state": str(FAMILY[place.family]), "reasons": [], "before": 0, "counted": True,
     }  # fmt: skip
+    if note.routing:
+        row["chosen"] = chosen(note.routing)
     if lease is not None:
         path = lease.batch.path
         row |= {"state": str(State.LEASED), "since_ms": lease.since_ms, "worker": lease.worker}
