@@ -299,3 +299,13 @@ def test_counters_and_commands(make_host: MakeHost) -> None:
     assert {"plugin": "p1", "counter": "bytes", "value": 15} in host.statistics()
     assert {"plugin": "p1", "counter": "started", "value": 1} in host.statistics()
     assert host.commands["greet"]("you") == "hello you"
+
+
+async def test_only_a_sender_knows_a_site_that_could_rest(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Elsewhere a plugin that asks for it has failed; its word is not passed over in silence."""
+    host = make_host("from zonemta_py.plugin import Defer\nasync def queue_route(): raise Defer(9, rest_s=60)")
+    with pytest.raises(PluginFailed):
+        await host.call("queue_route", envelope=Envelope("a@x.test", []), routing=Routing("b@x.test", "default"))
+    assert "asks for a rest of the site, which only hooks of a sender know" in caplog.text

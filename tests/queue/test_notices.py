@@ -3,14 +3,17 @@
 import email
 import email.policy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from zonemta_py.mail.dsn import Kind
-from zonemta_py.mail.envelope import Notify
+from zonemta_py.mail.envelope import Envelope, Notify
+from zonemta_py.mail.notices.wording import Failed, OwnWords
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED
+from zonemta_py.queue.hooks import NoHooks
 from zonemta_py.queue.lifecycle.notices import Notices
 
 Make = Callable[..., Any]
@@ -197,3 +200,35 @@ async def test_the_reply_is_the_remote_servers(house: Make) -> None:
     (notice,) = await told(home)
     assert "552 5.2.2 mailbox of Bob is full" in notice.as_string()
     assert "mx.test" in notice.as_string()
+
+
+class Wording(NoHooks):
+    """A plugin that writes to one recipient's sender in its own words."""
+
+    bounces = delays = True
+    own = OwnWords("Sorry.\n\nWe.", "help@src.test", "slow")
+
+    async def bounced(self, message_id: str, zone: str, envelope: Envelope, failed: list[Failed]) -> list[Failed]:
+        return [replace(one, own=self.own) if one.recipient.address.startswith("bob") else one for one in failed]
+
+    async def delayed(self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int) -> Failed:
+        return replace(failed, own=self.own)
+
+
+async def test_who_has_words_of_its_own_has_a_notice_of_its_own(house: Make) -> None:
+    """In the plugin's words, From and zone; the others share one as configured. The report for programs is the same."""
+    home = await house(hooks=Wording(), zones=[{"name": "default"}, {"name": "slow"}])
+    await fails(home, BOUNCED, "bob@x.test", "cid@x.test", "dan@x.test")
+    found = [one for one in await home.leases() if not one.sender]
+    made = {one.zone: email.message_from_bytes(one.body, policy=email.policy.default) for one in found}
+    text = {zone: one.get_payload(0).get_payload(decode=True) for zone, one in made.items()}
+    assert set(made) == {"default", "slow"}
+    assert [one.sender for one in found] == ["", ""]
+    assert text["slow"].startswith(b"Sorry.\r\n\r\nWe.\r\n\r\n")
+    assert not text["default"].startswith(b"Sorry.")
+    assert [made[zone]["From"].addresses[0].addr_spec.partition("@")[0] for zone in ("slow", "default")] == [
+        "help", "mailer-daemon"
+    ]  # fmt: skip
+    told_of = {zone: one.get_payload(1).as_string().count("Final-Recipient") for zone, one in made.items()}
+    assert told_of == {"slow": 1, "default": 2}
+    await home.sound()

@@ -5,10 +5,12 @@ from collections import Counter
 from typing import Any
 
 from tests.queue.flow import drain, put_all
+from zonemta_py.config import Pool, Source
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import DEFERRED
 from zonemta_py.queue.hooks import NoHooks, Routed
+from zonemta_py.queue.reload import apply
 
 POOL: dict[str, Any] = {
     "zones": [{"name": "default", "pool": "p"}],
@@ -207,3 +209,15 @@ async def test_a_pool_for_single_recipients(house: Any) -> None:
     now = {local(one.recipients[0]): one.source for one in await home.leases()}
     assert {first["warm"], now["warm"]} == {"127.0.0.5", "127.0.0.6"}
     await home.sound()
+
+
+async def test_a_pool_that_a_reload_changes(house: Any) -> None:
+    """What waits for it goes by its other addresses, or by the zone's where it is gone."""
+    home = await house(hooks=ByName(), zones=POOL["zones"], pools=TWO)
+    await home.put("warm@x.test", hold_until_ms=home.clock.ms() + 60_000)
+    await home.put("warm@y.test")
+    pools = [home.config.pools[0], Pool(name="warm", sources=[Source(address="127.0.0.9")])]
+    other = home.config.model_copy(update={"pools": pools})
+    apply.take(home.queue, apply.prepare(other, ByName(), home.resolver))
+    await home.move(61)
+    assert {one.source for one in await home.leases()} == {"127.0.0.9"}
