@@ -31,6 +31,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -43,6 +44,7 @@ _REJECT = re.compile(r"(?:([45]\d\d)\s+)?(\S.*)", re.DOTALL)
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
 _DOMAINS = re.compile(r"[^\s/@:,<>]*")
 _FIELD = re.compile(r"[!-9;-~]+")
+_STEERING = frozenset(("zone", "host", "port", "protocol", "tls", "source", "pool", "delay_s", "priority"))
 
 Condition = Callable[[Envelope, Routing], bool]
 
@@ -71,8 +73,14 @@ class Rule(BaseModel):
     """Server to hand the mail to, instead of the recipient's MX."""
     port: int = Field(25, ge=1, le=65535)
     """Its port."""
+    protocol: Literal["", "smtp", "lmtp"] = ""
+    """What it speaks."""
+    tls: Literal["", "none", "opportunistic", "required", "implicit"] = ""
+    """TLS instead of the zone's."""
     source: str = ""
     """Local IP address to send from."""
+    pool: str = ""
+    """Pool of source addresses to send from."""
     delay_s: float = Field(0, ge=0, le=30 * 86400)
     """Seconds before the first attempt."""
     priority: int | None = Field(None, ge=-9, le=9)
@@ -115,13 +123,14 @@ class Rule(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Rule:
-        steering = self.model_fields_set & {"zone", "host", "port", "source", "delay_s", "priority"}
+        steering = self.model_fields_set & _STEERING
         if self.reject and steering:
             raise ValueError(f"a rule that rejects cannot set {', '.join(sorted(steering))} as well; make it two rules")
         if not self.reject and not steering:
-            raise ValueError("the rule does nothing; give zone, host, source, delay_s, priority or reject")
-        if "port" in steering and not self.host:
-            raise ValueError("port requires host")
+            raise ValueError("the rule does nothing; give zone, host, tls, source, pool, delay_s, priority or reject")
+        for name in ("port", "protocol"):
+            if name in steering and not self.host:
+                raise ValueError(f"{name} requires host")
         return self
 
     @property
@@ -149,7 +158,8 @@ class Rule(BaseModel):
             found = _REJECT.fullmatch(self.reject.strip())
             raise Reject(int(found[1] or 550) if found else 550, found[2] if found else self.reject)
         if self.host:
-            routing.host, routing.port = self.host, self.port
+            routing.host, routing.port, routing.protocol = self.host, self.port, self.protocol
+        routing.tls, routing.pool = self.tls or routing.tls, self.pool or routing.pool
         routing.zone = self.zone or routing.zone
         routing.source = self.source or routing.source
         routing.delay_s = self.delay_s or routing.delay_s

@@ -13,10 +13,10 @@
 
 `login` gives the password's hash (`zonemta config password` makes one: argon2) of :user, with :client and :listener; no
 row means that [users] is asked next. `route` gives one row for :recipient, :domain, :sender, :sender_domain, :user,
-:zone, :campaign, :tenant; its columns are those of zone, host, port, tls, source, priority, delay_s, reject that are to
-be set (empty or NULL: as it was), and answers are kept for `cache_s`, `cache_entries` at most. Names in the queries are
-given to the database as parameters, never as text. SQLite is opened read-only, in a thread; of PostgreSQL there are
-`connections` at most in each process. PostgreSQL needs `pip install zonemta-py[sql]`.
+:zone, :campaign, :tenant; its columns are those of zone, host, port, protocol, tls, source, pool, priority, delay_s,
+reject that are to be set (empty or NULL: as it was), and answers are kept for `cache_s`, `cache_entries` at most. Names
+in the queries are given to the database as parameters, never as text. SQLite is opened read-only, in a thread; of
+PostgreSQL there are `connections` at most in each process. PostgreSQL needs `pip install zonemta-py[sql]`.
 
 When the database is down, slower than `timeout_s`, or answers what cannot be used: logins get 451, and submitted mail
 is deferred (`failing = "closed"`); or [users] alone decides and mail goes where it went without the plugin, which is
@@ -55,7 +55,7 @@ _LOGIN_NAMES = frozenset(("user", "client", "listener"))
 _ROUTE_NAMES = frozenset(
     ("recipient", "domain", "sender", "sender_domain", "user", "zone", "campaign", "tenant"),
 )
-_COLUMNS = ("zone", "host", "port", "tls", "source", "priority", "delay_s", "reject")
+_COLUMNS = ("zone", "host", "port", "protocol", "tls", "source", "pool", "priority", "delay_s", "reject")
 _REPLY = re.compile(r"(?:([45]\d\d)\s+)?(\S.*)", re.DOTALL)
 _NOBODY = argon2.PasswordHasher().hash("nobody has this password")
 """Checked for users that there are not, so that it takes as long."""

@@ -13,6 +13,7 @@ from zonemta_py.config import Config, Plugins
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin import Delivery, Hold
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.testing import received
 from zonemta_py.plugin.verdicts import Drop, Reject
@@ -20,7 +21,7 @@ from zonemta_py.plugin.verdicts import Drop, Reject
 
 def load(*rules: dict[str, Any], zones: tuple[str, ...] = ()) -> Host:
     options = {"attachment_policy": {"rules": list(rules)}}
-    return Host.load(Plugins(enabled=["attachment_policy"], options=options), zones)
+    return Host.load(Plugins(enabled=["attachment_policy"], options=options), Configured(frozenset(zones)))
 
 
 def message(
@@ -39,7 +40,7 @@ async def test_the_example_of_its_page() -> None:
 
     lines = (page.__doc__ or "").splitlines()
     document = tomllib.loads("\n".join(line[4:] for line in lines if line.startswith("    ")))
-    host = Host.load(Config.model_validate(document).plugins, ["default", "slow"])
+    host = Host.load(Config.model_validate(document).plugins, Configured(frozenset(("default", "slow"))))
     with pytest.raises(Reject) as caught:
         await received(host, message())
     assert caught.value.reply.code == 550

@@ -13,6 +13,7 @@ import pytest
 
 from zonemta_py.config import Config, Plugins
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.spec import Routing
 from zonemta_py.plugin.verdicts import Reject
@@ -31,7 +32,7 @@ def load(*rules: dict[str, Any], table: Path | None = None, zones: tuple[str, ..
     if table is not None:
         options["table"] = str(table)
     plugins = Plugins(enabled=["custom_routing"], options={"custom_routing": options})
-    return Host.load(plugins, zones=zones)
+    return Host.load(plugins, Configured(frozenset(zones)))
 
 
 async def route(host: Host, recipient: str = "b@example.org", envelope: Envelope = ENVELOPE) -> Routing:
@@ -63,7 +64,7 @@ async def test_the_example_of_its_page(tmp_path: Path) -> None:
 
     lines = (page.__doc__ or "").splitlines()
     document = tomllib.loads("\n".join(line[4:] for line in lines if line.startswith("    ")))
-    host = Host.load(Config.model_validate(document).plugins, zones=["default", "bulk"])
+    host = Host.load(Config.model_validate(document).plugins, Configured(frozenset(("default", "bulk"))))
     partner = await route(host, "x@mail.partner.example")
     assert (partner.host, partner.port, partner.zone) == ("smtp.partner.example", 587, "default")
     news = await route(host)
@@ -137,6 +138,8 @@ async def test_reject(text: str, reply: str) -> None:
         ({"recipient": ["a.example"]}, "option rules.0: the rule does nothing"),
         ({"zone": "a", "reject": "no"}, "a rule that rejects cannot set zone as well"),
         ({"port": 26}, "port requires host"),
+        ({"protocol": "lmtp"}, "protocol requires host"),
+        ({"tls": "yes"}, "option rules.0.tls: Input should be"),
         ({"host": "a b"}, "option rules.0.host: is not a host name or IP address; got 'a b'"),
         ({"source": "1.2.3"}, "option rules.0.source: '1.2.3' does not appear to be an IPv4 or IPv6 address"),
         ({"host": "a", "port": 0}, "option rules.0.port: Input should be greater than or equal to 1; got '0'"),
@@ -231,3 +234,9 @@ async def test_the_file_is_not_looked_at_for_every_recipient(tmp_path: Path) -> 
     host = load(table=table)
     newest(table, "a.example,two\n")
     assert (await route(host, "x@a.example")).host == "one"
+
+
+async def test_a_rule_chooses_protocol_tls_and_pool() -> None:
+    host = load({"host": "mx.example", "protocol": "lmtp", "tls": "implicit", "pool": "warm"})
+    found = await route(host)
+    assert (found.host, found.protocol, found.tls, found.pool) == ("mx.example", "lmtp", "implicit", "warm")

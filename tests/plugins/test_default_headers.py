@@ -11,6 +11,7 @@ from zonemta_py.config import Config, Plugins
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin import Delivery
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 
 ABOUT = {"user": "ann", "origin": "192.0.2.7"}
@@ -19,7 +20,7 @@ ENVELOPE = Envelope("ann@a.test", [], origin="192.0.2.7", origin_name="pc", user
 
 def load(*fields: dict[str, Any], zones: tuple[str, ...] = ()) -> Host:
     options = {"default_headers": {"fields": list(fields)} if fields else {}}
-    return Host.load(Plugins(enabled=["default_headers"], options=options), zones)
+    return Host.load(Plugins(enabled=["default_headers"], options=options), Configured(frozenset(zones)))
 
 
 async def received(host: Host, section: bytes = b"Subject: x\r\n", envelope: Envelope = ENVELOPE) -> Headers:
@@ -47,7 +48,7 @@ async def test_the_example_of_its_page() -> None:
 
     lines = (page.__doc__ or "").splitlines()
     document = tomllib.loads("\n".join(line[4:] for line in lines if line.startswith("    ")))
-    host = Host.load(Config.model_validate(document).plugins, zones=["default", "bulk"])
+    host = Host.load(Config.model_validate(document).plugins, Configured(frozenset(("default", "bulk"))))
     headers = await sent(host, b"X-Mailer: y\r\nSubject: x\r\n")
     assert headers.build() == b"Subject: x\r\nX-Originating-IP: [192.0.2.7]\r\nX-Sent-For: ann@a.test by bulk\r\n"
     assert "X-Sent-For" not in await sent(host, zone="default")

@@ -14,6 +14,7 @@ from zonemta_py.config import Config, Plugins
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.plugin import Delivery
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.testing import received
 from zonemta_py.plugin.verdicts import Drop, PluginFailed, Reject
@@ -43,7 +44,7 @@ OVERRIDES = {
 
 def load(zones: tuple[str, ...] = (), **more: Any) -> Host:
     given = {"url": "http://127.0.0.1:9", "timeout_s": 29} | more
-    return Host.load(Plugins(enabled=["rspamd"], options={"rspamd": given}, timeout_s=30), zones)
+    return Host.load(Plugins(enabled=["rspamd"], options={"rspamd": given}, timeout_s=30), Configured(frozenset(zones)))
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +246,7 @@ def test_the_example_of_its_page() -> None:
 
     lines = (page.__doc__ or "").splitlines()
     document = tomllib.loads("\n".join(line[4:] for line in lines if line.startswith("    ")))
-    Host.load(Config.model_validate(document).plugins, ["default", "suspect", "shop-suspect"])
+    Host.load(Config.model_validate(document).plugins, Configured(frozenset(("default", "suspect", "shop-suspect"))))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from zonemta_py.config import Config, Plugins
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.plugin import Reject, Routing
 from zonemta_py.plugin.arguments import Auth, Session
+from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.verdicts import PluginFailed
 from zonemta_py.sink.server import self_made
@@ -109,7 +110,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 def load(url: str, zones: tuple[str, ...] = ("default", "bulk"), **more: Any) -> Host:
     given = {"url": url, "login": LOGIN, "route": ROUTE, "timeout_s": 29} | more
-    return Host.load(Plugins(enabled=["sql"], options={"sql": given}, timeout_s=30), zones)
+    return Host.load(Plugins(enabled=["sql"], options={"sql": given}, timeout_s=30), Configured(frozenset(zones)))
 
 
 async def login(host: Host, name: str = "ann", password: str = "correct horse") -> str:
