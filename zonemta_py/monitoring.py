@@ -53,8 +53,8 @@ def _gauge(metric: Metric, rows: list[Any]) -> Family:
 
 def _histogram(metric: Metric, rows: list[Any]) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-    ends = [*map(str, map(float, metric.buckets)), "+Inf"]
-    for labels, counts, total in rows:
+    for labels, counts, total, *own in rows:
+        ends = [*map(str, map(float, own[0] if own else metric.buckets)), "+Inf"]
         family.add_metric(labels, list(zip(ends, accumulate(counts), strict=True)), total)
     return family
 

@@ -36,7 +36,7 @@ WRONG = {
     "setup exits": ("import sys\ndef setup(api): sys.exit()", "setup raised SystemExit"),
     "setup returns": ("def setup(api): return 1", "setup returned int"),
     "command twice": (
-        "def setup(api):\n    api.command('a', print)\n    api.command('a', print)",
+        "def setup(api):\n    api.command('a', lambda: None)\n    api.command('a', lambda: None)",
         "'a' is registered twice",
     ),
     "command name": ("def setup(api): api.command('A b', print)", "'A b' is not a command name"),
@@ -155,7 +155,7 @@ def test_a_plugin_enabled_twice(tmp_path: Path) -> None:
 def test_two_plugins_with_one_command(make_host: MakeHost) -> None:
     """The second is refused and both are named."""
     with pytest.raises(PluginError, match=r"plugin p2, .*its command 'go' is also plugin p1's"):
-        make_host("def setup(api): api.command('go', print)", "def setup(api): api.command('go', print)")
+        make_host("def setup(api): api.command('go', lambda: None)", "def setup(api): api.command('go', lambda: None)")
 
 
 def test_bundled_plugins_load() -> None:

@@ -12,8 +12,9 @@ from zonemta_py.config import Plugins
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.metrics import report
 from zonemta_py.metrics.meter import CountTable
-from zonemta_py.plugin.api import LABELS_MAX, PluginApi
+from zonemta_py.plugin.api import PluginApi
 from zonemta_py.plugin.host import Host
+from zonemta_py.plugin.numbers import SETS_MAX
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.wire import reporting
@@ -103,8 +104,8 @@ async def test_what_a_plugin_counts_is_there(house: Any, local: CountTable, tmp_
 def test_labels_of_a_plugin_are_bounded() -> None:
     """The counter as a whole stays right."""
     api = PluginApi("p")
-    for number in range(2 * LABELS_MAX):
+    for number in range(2 * SETS_MAX):
         api.count("seen", label=str(number))
-    assert api.counters == {"seen": 2 * LABELS_MAX}
-    assert len(api.labelled) == LABELS_MAX + 1
-    assert api.labelled["seen", "other"] == LABELS_MAX
+    assert sum(api.numbers.counted.values()) == 2 * SETS_MAX
+    assert len(api.numbers.counted) == SETS_MAX + 1
+    assert api.numbers.counted["seen", "other"] == SETS_MAX

@@ -1,15 +1,13 @@
 """The command tree of `zonemta`, and how errors are reported: one sentence, an exit code (see `errors`).
 
-An unknown name is looked up among the commands of the plugins that the configuration of ZONEMTA_CONFIG, or of the
-service on this machine, enables.
+An unknown name is looked up among the commands of the plugins that the configuration of --config, of ZONEMTA_CONFIG, or
+of the service on this machine, enables (`plugin_commands`); `zonemta --help` shows them too.
 """
 
 from __future__ import annotations
 
 import gc
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -233,8 +231,11 @@ def _dispatch(arguments: list[str]) -> None:
     completed = completion.wanted()
     if completed is not None:
         completion.complete(tree(completed) if completed else _names())
-    command = tree(arguments[0] if arguments else "")
+    wanted = arguments[0] if arguments else ""
+    command = tree(wanted) if wanted in NAMES else tree(wanted, tuple(arguments))
     gc.enable()
+    if arguments[:1] in ([], ["--help"], ["-h"]):
+        _show_plugins(command)
     instead = meant(arguments)
     if instead and not _is_there(command, arguments):  # a plugin may have one of that name
         raise CommandError(Exit.USAGE, instead)
@@ -261,12 +262,12 @@ def _is_there(command: Any, arguments: list[str]) -> bool:
     return command is not None
 
 
-def tree(wanted: str = "") -> Any:
+def tree(wanted: str = "", arguments: Sequence[str] = ()) -> Any:
     """The commands as click has them, with their examples: all, or the one that is `wanted`, or its group.
 
-    If it is unknown, those of plugins too.
+    If it is unknown, those of plugins too. arguments: of the command line, which may name a configuration.
     """
-    command = typer.main.get_command(_tree(wanted))
+    command = typer.main.get_command(_tree(wanted, arguments))
     for path, one in every(command):
         one.epilog = epilog(path)
         for parameter in one.params:
@@ -323,7 +324,22 @@ def _names() -> Any:
     return typer.main.get_command(app)
 
 
-def _tree(wanted: str) -> typer.Typer:
+def _show_plugins(command: Any) -> None:
+    """In its help, in a section of their own; nothing is loaded where no plugin is enabled."""
+    from zonemta_py.cli import plugin_commands
+
+    ours, rows = command.format_commands, plugin_commands.summaries(plugin_commands.named_file(()))
+
+    def both(context: Any, formatter: Any) -> None:
+        ours(context, formatter)
+        with formatter.section(plugin_commands.TITLE):
+            formatter.write_dl(rows)
+
+    if rows:
+        command.format_commands = both
+
+
+def _tree(wanted: str, arguments: Sequence[str]) -> typer.Typer:
     app = typer.Typer(
         name="zonemta",
         help="An outbound MTA that loses no mail and keeps sending.",
@@ -344,7 +360,9 @@ def _tree(wanted: str) -> typer.Typer:
                 if not ours or name == wanted:
                     _add(app, name, command)
     if wanted and wanted[0] != "-" and not ours:
-        _add_plugins_commands(app)
+        from zonemta_py.cli import plugin_commands
+
+        plugin_commands.add(app, plugin_commands.named_file(arguments))
     return app
 
 
@@ -368,17 +386,6 @@ def _run(context: typer.Context) -> None:
     from zonemta_py.cli.run.commands import run
 
     run(context.args)
-
-
-def _add_plugins_commands(app: typer.Typer) -> None:
-    from zonemta_py.config import load, usual_file
-    from zonemta_py.plugin.host import Host
-
-    file = os.environ.get("ZONEMTA_CONFIG")
-    settings = load(Path(file) if file else usual_file())
-    host = Host.of(settings)
-    for name, function in host.commands.items():
-        app.command(name)(function)
 
 
 _LIBRARY_SAYS = (

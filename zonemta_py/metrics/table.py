@@ -26,8 +26,8 @@ _LOOP_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
 class Metric(NamedTuple):
-    """buckets: upper bounds, of a histogram. least: what several processes report of a gauge is not added up, but the
-    least of it holds."""
+    """buckets: upper bounds, of a histogram; none: each set of labels has its own. least: what several processes report
+    of a gauge is not added up, but the least of it holds."""
 
     name: str
     kind: Kind
@@ -152,6 +152,10 @@ _ROWS = (
     _gauge("plugin_recent_failures", "Failures of plugins within the last 5 minutes.", "plugin"),
     _counter("plugin_verdicts", "Verdicts of plugins.", "plugin", "hook"),
     _counter("plugin_count", "Counters of plugins: `api.count(counter, n, label)`.", "plugin", "counter", "label"),
+    _gauge("plugin_gauge", "Gauges of plugins: `api.gauge(gauge, value, label)`, as each process has them.", "plugin",
+           "gauge", "label", "process"),
+    Metric("zonemta_plugin_histogram", "histogram", ("plugin", "histogram", "label"),
+           "Histograms of plugins: `api.observe(histogram, value, label, buckets)`."),
     _gauge("plugin_tasks", "Background tasks of plugins that run now: in how many processes.", "plugin", "task"),
     _gauge("certificate_expiry_timestamp_seconds", "When the certificate of a listener expires, as UNIX time; of "
            "several processes the earliest.", "listener", least=True),

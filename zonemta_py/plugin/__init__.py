@@ -26,6 +26,7 @@ connections, threads and background tasks (`api.task`) belong there.
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.admin import AdminRefused, AdminUnavailable
 from zonemta_py.plugin.api import PluginApi, log
 from zonemta_py.plugin.arguments import (
     Address,
@@ -51,15 +52,16 @@ from zonemta_py.plugin.arguments import (
     Stream,
 )
 from zonemta_py.plugin.encodings import decoded, encoded
+from zonemta_py.plugin.http import HttpAnswer, HttpError, HttpRequest
 from zonemta_py.plugin.injection import InjectionRefused
 from zonemta_py.plugin.store import StoreUnavailable, Taking
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
 from zonemta_py.queue.api import Delivery, Outcome, Result
 
 __all__ = [
-    "Address", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions", "Connection", "Defer", "Deferral",
-    "Delivery", "Drop", "Ending", "Envelope", "Headers", "Hold", "Info", "InjectionRefused", "NextTry", "Node",
-    "Notice", "Outcome", "PluginApi", "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing",
-    "Server", "Session", "Sni", "StoreUnavailable", "StoredMessage", "Stream", "Taking", "Verdict", "decoded",
-    "encoded", "log",
+    "Address", "AdminRefused", "AdminUnavailable", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions",
+    "Connection", "Defer", "Deferral", "Delivery", "Drop", "Ending", "Envelope", "Headers", "Hold", "HttpAnswer",
+    "HttpError", "HttpRequest", "Info", "InjectionRefused", "NextTry", "Node", "Notice", "Outcome", "PluginApi",
+    "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing", "Server", "Session", "Sni",
+    "StoreUnavailable", "StoredMessage", "Stream", "Taking", "Verdict", "decoded", "encoded", "log",
 ]  # fmt: skip

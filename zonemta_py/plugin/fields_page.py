@@ -6,18 +6,20 @@ what `values.RULES` accept.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import Field, fields, is_dataclass
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin import spec, values
+from zonemta_py.plugin.admin import OFFERED, ORDERS, PluginAdmin
 from zonemta_py.plugin.api import PluginApi
 from zonemta_py.plugin.arguments import (
     Address,
@@ -40,23 +42,24 @@ from zonemta_py.plugin.arguments import (
     Sni,
     StoredMessage,
 )
+from zonemta_py.plugin.http import HttpAnswer, HttpError, HttpRequest
 from zonemta_py.plugin.store import SharedStore, Taking
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject
+from zonemta_py.queue import questions
 from zonemta_py.queue.api import Delivery, Outcome, Result
+from zonemta_py.queue.questions.question import Question
 
 KINDS: tuple[type, ...] = (
-    Address, Attempts, Auth, Bounce, ConnectOptions, Connection, Deferral, Delivery, Ending, Envelope, Headers, Info,
-    NextTry, Node, Notice, Outcome, PluginApi, Process, Recipient, Refusal, Reply, Result, Routing, Server, Session,
-    SharedStore, Sni, StoredMessage, Taking,
+    Address, Attempts, Auth, Bounce, ConnectOptions, Connection, Deferral, Delivery, Ending, Envelope, Headers,
+    HttpAnswer, HttpRequest, Info, NextTry, Node, Notice, Outcome, PluginAdmin, PluginApi, Process, Recipient, Refusal,
+    Reply, Result, Routing, Server, Session, SharedStore, Sni, StoredMessage, Taking,
 )  # fmt: skip
-INTERNAL = frozenset(
-    ("about", "ask", "begins", "begun", "from_lines", "from_wire", "life", "named", "noted", "to_wire")
-)
+INTERNAL = frozenset(("about", "begins", "begun", "from_lines", "from_wire", "life", "named", "noted", "to_wire"))
 """Of our own; nothing for plugins."""
 _INTERNAL_OF: dict[type, tuple[str, ...]] = {
     Envelope: ("from_metadata", "metadata"),
     Headers: ("append", "fields", "names"),
-    PluginApi: ("commands", "counters", "file", "headers"),
+    PluginApi: ("commands", "file", "headers", "numbers"),
 }
 _HEAD = """\
 # Hooks and fields
@@ -69,13 +72,22 @@ with its fields. A plugin's function names those of the arguments that it needs.
 without it are for reading. What is set has an effect where the hook says that it may be changed; hooks that are for
 information change nothing. Dicts and lists may be changed in place too.
 """
-_VERDICTS = (Reject, Defer, Drop, Hold)
+_QUESTIONS = """\
+`await api.admin.ask("explain", what="anna@example.com")`; all arguments have names. Orders change something, and have
+the plugin as their actor. Times are UNIX time in ms; `next` is the cursor of the next page, to be passed as `after`.
+
+| question | takes | answers | what |
+|---|---|---|---|"""
+_MARKED = re.compile(r"\b(?:Unlisted|NotRequired)\[((?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)\]")
+_STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+_VERDICTS = (Reject, Defer, Drop, Hold, HttpError)
 
 
 def page() -> str:
     """docs/PLUGIN_FIELDS.md."""
     parts = [_HEAD, "## Hooks, in the order in which mail meets them\n", *map(_hook, spec.HOOKS.values())]
     parts += ["## Verdicts\n", _verdicts(), "## Arguments\n", *map(_kind, KINDS)]
+    parts += ["## Questions and orders: `api.admin.ask`\n", _QUESTIONS, *_questions(), "", *_answers()]
     return "\n".join(parts)
 
 
@@ -98,6 +110,73 @@ def _hook(hook: spec.Hook) -> str:
     ]
     lines = [f"### {hook.name}", "", *_paragraphs(inspect.getdoc(declared)), *only, *([""] if only else [])]
     return "\n".join([*lines, f"- {'; '.join(given)}", f"- {'; '.join(facts)}", ""])
+
+
+def _questions() -> Iterator[str]:
+    said = remarks()
+    for name, one in sorted(OFFERED.items()):
+        takes = ", ".join(_parameter(each) for each in one.takes.parameters.values())
+        answers = _plain(str(one.takes.return_annotation))
+        what = ("Order. " if one in ORDERS else "") + said[one.declared.__name__]
+        yield f"| `{name}` | {_code(_plain(takes))} | {_code(answers)} | {_cell(what)} |"
+
+
+def _answers() -> Iterator[str]:
+    """The kinds of answers, and what is in them."""
+    yield from ("| answer | members |", "|---|---|")
+    for name, kind in sorted(_typed(OFFERED.values()).items()):
+        members = ", ".join(f"{member}: {_plain(str(text))}" for member, text in _members(kind).items())
+        yield f"| `{name}` | {_code(members)} |"
+    yield ""
+
+
+def _members(kind: type) -> dict[str, str]:
+    found = dict[str, str]()
+    for base in reversed([*getattr(kind, "__orig_bases__", ()), kind]):
+        if is_typeddict(base):
+            found |= {name: getattr(text, "__forward_arg__", str(text)) for name, text in base.__annotations__.items()}
+    return found
+
+
+def _typed(asked: Iterable[Question[..., Any]]) -> dict[str, type]:
+    found, left = dict[str, type](), [get_type_hints(one.declared)["return"] for one in asked]
+    while left:
+        hint = left.pop()
+        if is_typeddict(hint):
+            if hint.__name__ not in found:
+                found[hint.__name__] = hint
+                left += get_type_hints(hint).values()
+        elif get_origin(hint) is not None:
+            left += get_args(hint)
+    return found
+
+
+def remarks() -> dict[str, str]:
+    """Function of a question → what the comments at it say."""
+    source = inspect.getsource(questions)
+    lines, found = source.splitlines(), dict[str, str]()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)]) - 1
+            above = list[str]()
+            while lines[first - 1].startswith("# ") and not lines[first - 1].startswith("# --"):
+                first -= 1
+                above.insert(0, lines[first].removeprefix("# "))
+            beside = [line.partition("  # ")[2] for line in lines[node.lineno - 1 : node.end_lineno]]
+            words = [*above, *(one for one in beside if one and one != "fmt: skip")]
+            found[node.name] = " ".join(re.sub(r" ?\(`[^`]*`\)", "", " ".join(words)).split())
+    return found
+
+
+def _plain(text: str) -> str:
+    """An annotation without the marks that say nothing to a plugin."""
+    found = _MARKED.sub(r"\1", text)
+    return found if found == text else _plain(found)
+
+
+def _parameter(one: inspect.Parameter) -> str:
+    default = "" if one.default is inspect.Parameter.empty else f" = {one.default!r}"
+    return f"{_STARS.get(one.kind, '')}{one.name}: {one.annotation}{default}"
 
 
 def _verdicts() -> str:
@@ -144,7 +223,7 @@ def _annotated(kind: type) -> dict[str, str]:
     if kind is PluginApi:  # its own are set where it is made
         return {
             "name": "str", "zones": "frozenset[str]", "timeout_s": "float", "log": "logging.Logger",
-            "store": "SharedStore",
+            "store": "SharedStore", "admin": "PluginAdmin",
         }  # fmt: skip
     return {name: str(text) for name, text in inspect.get_annotations(kind).items()}
 
@@ -163,7 +242,7 @@ def _parameters(function: Any) -> Iterator[str]:
     for one in list(inspect.signature(function).parameters.values())[1:]:
         default = "" if one.default is inspect.Parameter.empty else f" = {one.default!r}"
         annotation = "" if one.annotation is inspect.Parameter.empty else f": {one.annotation}"
-        yield f"{'*' if one.kind is one.VAR_POSITIONAL else ''}{one.name}{annotation}{default}"
+        yield f"{_STARS.get(one.kind, '')}{one.name}{annotation}{default}"
 
 
 @cache

@@ -21,12 +21,14 @@ from typing import Any
 
 from zonemta_py.config import Config, Plugins
 from zonemta_py.plugin import checks
+from zonemta_py.plugin.admin import AskAdmin
 from zonemta_py.plugin.api import PluginApi, log
 from zonemta_py.plugin.arguments import Process
 from zonemta_py.plugin.calls import Call, CallLimits
 from zonemta_py.plugin.configured import ANYTHING, Configured
 from zonemta_py.plugin.life import RUNS, PluginLife
 from zonemta_py.plugin.loading import PluginError, PluginSource, digest, find, suggestion
+from zonemta_py.plugin.routes import PluginRoutes, RouteCall
 from zonemta_py.plugin.services import PluginServices
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.store import Ask
@@ -49,10 +51,14 @@ class Host:
         self._calls: dict[str, tuple[Call, ...]] = {}
         for call in calls:
             self._calls[call.hook.name] = (*self._calls.get(call.hook.name, ()), call)
-        self._apis = tuple(apis)
-        self.commands = {name: function for api in self._apis for name, function in api.commands.items()}
-        self.headers = frozenset(name for api in self._apis for name in api.headers)
+        self.apis = tuple(apis)
+        self.commands = {name: function for api in self.apis for name, function in api.commands.items()}
+        self.headers = frozenset(name for api in self.apis for name in api.headers)
         """Lower-case names of the header fields that plugins need in the envelope."""
+        self.routes = PluginRoutes(
+            RouteCall(api.name, api.file, route, api.timeout_s) for api in self.apis for route in api.routes
+        )
+        """Of HTTP, by plugin."""
         self.listens = frozenset(self._calls).__contains__  # bound here: a method of our own would double its cost
         self.entries = self.filter_log if self.listens("log_entry") else None
         """What log lines pass through; None: no plugin listens."""
@@ -96,6 +102,7 @@ class Host:
             api = apis[source.name] = PluginApi(source.name, configured.zones, plugins.timeout_s, source.file)
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
             checks.set_up(source, api, chosen)
+            api.is_set_up = True
             checks.limits(source, instance, functions)
             limits = CallLimits(
                 frozenset(instance.listeners), frozenset(instance.zones), instance.failing == "open"
@@ -130,10 +137,10 @@ class Host:
     def watch_over(self, folder: Path, process: str, counted: bool = True) -> None:
         """Notes from now on, for whoever finds this process dead, what it was about; leaves out what has ended too many
         of them. counted: what the one before died of is counted here."""
-        if counted and not self._calls:
+        if counted and not self._calls and not self.routes:
             return
         UNDER_WAY.open(folder, process, counted)
-        for calls in self._calls.values():
+        for calls in (*self._calls.values(), *self.routes.by_plugin.values()):
             for call in calls:
                 if UNDER_WAY.left_out(call.plugin, call.hook.name):
                     call.leave_out(f"has ended {HOOK_DEATHS_MAX} processes")
@@ -141,20 +148,20 @@ class Host:
     def without(self, plugin: str) -> Host:
         """The hooks of the other plugins: for mail that this one hands in."""
         others = (call for calls in self._calls.values() for call in calls if call.plugin != plugin)
-        return Host(others, self._apis, self._limit_s)
+        return Host(others, self.apis, self._limit_s)
 
     # -- the life of a process
 
     async def begin(self, process: Process, folder: Path, services: PluginServices | None = None) -> None:
         """The process's event loop runs: `start`, then tasks. Other hooks wait for it. folder: the MTA's."""
-        if not self._apis:
+        if not self.apis:
             return
         if services is not None:
-            self.ask(services.store)
-            for api in self._apis:
+            self.ask(services.store, services.admin)
+            for api in self.apis:
                 api.injects = partial(services.inject, self)
         self.life = PluginLife(
-            self.calls("start"), self.calls("stop"), {api.name: api for api in self._apis}, self._limit_s
+            self.calls("start"), self.calls("stop"), {api.name: api for api in self.apis}, self._limit_s
         )
         self._beginning.append(asyncio.ensure_future(self.life.begin(process, folder)))
         try:
@@ -162,10 +169,10 @@ class Host:
         finally:
             self._beginning.clear()
 
-    def ask(self, ask: Ask) -> None:
-        """Where what plugins keep is."""
-        for api in self._apis:
-            api.ask = ask
+    def ask(self, ask: Ask, admin: AskAdmin | None = None) -> None:
+        """Where what plugins keep is, and who answers their questions."""
+        for api in self.apis:
+            api.ask, api.ask_admin = ask, admin
 
     def retire(self) -> None:
         """Another process follows this one: its tasks end at once."""
@@ -228,15 +235,20 @@ class Host:
         return self._calls.get(name, ())
 
     def statistics(self) -> list[dict[str, Any]]:
-        """One row per plugin and hook (fields of `CallCounts`), then one per counter (plugin, counter, value), then one
-        per task (plugin, task, state, fields of `CallCounts`)."""
+        """One row per plugin and hook (fields of `CallCounts`), one per route (the same), then one per counter (plugin,
+        counter, value), then one per task (plugin, task, state, fields of `CallCounts`)."""
         rows: list[dict[str, Any]] = [
             {"plugin": call.plugin, "hook": name, **asdict(call.tally)}
             for name, calls in self._calls.items()
             for call in calls
         ]
-        for api in self._apis:
-            rows += ({"plugin": api.name, "counter": name, "value": value} for name, value in api.counters.items())
+        for routed in self.routes.by_plugin.values():
+            rows += ({"plugin": call.plugin, "route": str(call.route), **asdict(call.tally)} for call in routed)
+        for api in self.apis:
+            counters = dict[str, float]()
+            for (name, _), value in api.numbers.counted.items():
+                counters[name] = counters.get(name, 0) + value
+            rows += ({"plugin": api.name, "counter": name, "value": value} for name, value in counters.items())
         for task in self.life.tasks if self.life is not None else ():
             rows.append({"plugin": task.call.plugin, "task": task.name, "state": task.state, **asdict(task.call.tally)})
         return rows
@@ -244,21 +256,29 @@ class Host:
     def totals(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """The same for metrics: name, labels, value."""
         tasks = [task.call for task in self.life.tasks] if self.life is not None else []
-        for calls in (*self._calls.values(), tasks):
+        for calls in (*self._calls.values(), *self.routes.by_plugin.values(), tasks):
             for call in calls:
                 labels, tally = (call.plugin, call.hook.name), call.tally
                 yield "zonemta_plugin_calls_total", labels, tally.calls
                 yield "zonemta_plugin_seconds_total", labels, tally.seconds
                 yield "zonemta_plugin_failures_total", labels, tally.failures + tally.overruns
                 yield "zonemta_plugin_verdicts_total", labels, tally.verdicts
-        for api in self._apis:
-            for (counter, label), value in api.labelled.items():
+        for api in self.apis:
+            for (counter, label), value in api.numbers.counted.items():
                 yield "zonemta_plugin_count_total", (api.name, counter, label), value
+            for (histogram, label), end, value in api.numbers.histograms():
+                yield "zonemta_plugin_histogram", (api.name, histogram, label, end), value
 
     def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """What is measured now: name, labels, value."""
         for task in self.life.tasks if self.life is not None else ():
             yield "zonemta_plugin_tasks", (task.call.plugin, task.name), float(task.state == RUNS)
+        if self.life is None or self.life.is_over:  # its successor measures
+            return
+        process = str(self.life.process)
+        for api in self.apis:
+            for (gauge, label), value in api.numbers.measured.items():
+                yield "zonemta_plugin_gauge", (api.name, gauge, label, process), value
 
 
 def _threads() -> set[threading.Thread]:

@@ -197,7 +197,7 @@ class PluginLife:
     ) -> None:  # fmt: skip
         self._starts, self._stops = {one.plugin: one for one in starts}, tuple(stops)
         self._apis, self._limit_s = apis, limit_s
-        self._process, self._folder = Process("", 0), Path()
+        self.process, self._folder = Process("", 0), Path()
         self.tasks: list[PluginTask] = []
         self._again: list[_Work] = []
         self._over: asyncio.Future[None] | None = None
@@ -205,7 +205,7 @@ class PluginLife:
 
     async def begin(self, process: Process, folder: Path) -> None:
         """Calls `start`, and returns when each has ended or its time is over."""
-        self._process, self._folder = process, folder
+        self.process, self._folder = process, folder
         for api in self._apis.values():
             api.life = self
         await asyncio.gather(*(self._begin_one(api) for api in self._apis.values()))
@@ -238,7 +238,7 @@ class PluginLife:
 
     def add(self, api: PluginApi, name: str, function: Callable[[], Any], once: bool) -> None:
         """One more task of a plugin that has started. Raises ValueError."""
-        if self._over is not None or self._retiring is not None:
+        if self.is_over:
             return
         mine = [one for one in self.tasks if one.call.plugin == api.name and one.state != ENDED]
         if any(one.name == name for one in mine):
@@ -248,6 +248,11 @@ class PluginLife:
         self.tasks = [one for one in self.tasks if (one.call.plugin, one.name) != (api.name, name)]
         call = _TaskCall(api.name, api.file, name, function, self._limit_s)
         self.tasks.append(PluginTask(call, name, self.one_process(api, name) if once else None))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another process follows this one, or it ends."""
+        return self._over is not None or self._retiring is not None
 
     def one_process(self, api: PluginApi, name: str) -> OneProcess:
         """For `api.once`."""
@@ -304,7 +309,7 @@ class PluginLife:
     async def _limited(self, call: Call, api: PluginApi, seconds: float) -> bool:
         """A whole call of `start` or `stop`; whether it went well."""
         work = _Work(call)
-        work.begin(work.run({"api": api, "process": self._process}))
+        work.begin(work.run({"api": api, "process": self.process}))
         going = await _ended([work.task], seconds)
         if going:
             work.task.cancel()

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from zonemta_py.plugin.arguments import StoredMessage
 from zonemta_py.plugin.injection import Injection
+from zonemta_py.queue.questions.question import Question
 
 if TYPE_CHECKING:
     from zonemta_py.config import Config
-    from zonemta_py.plugin.host import Host
 
 
 class PluginServices(Protocol):
@@ -23,6 +23,10 @@ class PluginServices(Protocol):
         """`api.store`, as `queue.core.plugin_store.PluginStore.do`. Raises ValueError, QueueRefusal."""
         raise NotImplementedError
 
-    async def inject(self, host: Host, wanted: Injection) -> StoredMessage:
-        """`api.inject`. host: the plugins of the process. Raises InjectionRefused, ValueError."""
+    async def admin(self, question: Question[..., Any], arguments: dict[str, Any]) -> Any:
+        """`api.admin`: a question of operators to the MTA. Raises ValueError, QueueRefusal."""
+        raise NotImplementedError
+
+    async def inject(self, host: Any, wanted: Injection) -> StoredMessage:
+        """`api.inject`. host: the plugins of the process (`plugin.host`). Raises InjectionRefused, ValueError."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What plugins have of the queue, in whatever process they run: `api.store`, `api.inject`."""
+"""What plugins have of the queue, in whatever process they run: `api.store`, `api.admin`, `api.inject`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from zonemta_py.plugin.arguments import StoredMessage
     from zonemta_py.plugin.host import Host
     from zonemta_py.plugin.injection import Injection
+    from zonemta_py.queue.questions.question import Question
     from zonemta_py.queues.client import Queues
     from zonemta_py.reception.injection import PluginReception
     from zonemta_py.wire.client import RemoteQueue
@@ -39,6 +40,9 @@ class QueueServices:
 
     async def store(self, what: str, plugin: str, name: str, token: str, arguments: list[Any]) -> Any:
         return await self.queue.plugin_store(what, plugin, name, token, arguments)
+
+    async def admin(self, question: Question[..., Any], arguments: dict[str, Any]) -> Any:
+        return await self.queue.ask(question, **arguments)
 
     async def inject(self, host: Host, wanted: Injection) -> StoredMessage:
         if host not in self._receptions:

@@ -20,7 +20,7 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.pull import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
-from zonemta_py.web.api import campaigns, events, inject, metrics, queues, suppressions
+from zonemta_py.web.api import campaigns, events, inject, metrics, plugins, queues, suppressions
 from zonemta_py.web.api.admin import ALL, bodies
 from zonemta_py.web.api.feedback import feedback
 from zonemta_py.web.api.uploads import attachments
@@ -47,7 +47,7 @@ _BODIES = (
     bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument,
     bodies.TaskDocument, bodies.Start, bodies.Reload, bodies.Drain, bodies.ZoneToNode, bodies.BalanceNodes,
 )  # fmt: skip
-_MODULES = (inject, attachments, campaigns, suppressions, feedback, events, queues, metrics, *ALL)
+_MODULES = (inject, attachments, campaigns, suppressions, feedback, events, queues, metrics, plugins, *ALL)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)
 
 
@@ -106,7 +106,10 @@ async def health(request: Request) -> Response:
 
 
 async def description(request: Request) -> Response:
-    return answer(openapi(request.app))
+    """With the routes of plugins."""
+    whole = openapi(request.app)
+    routes = request_context(request).site.host.routes
+    return answer(plugins.with_routes(whole, routes) if routes else whole)
 
 
 async def _tell(request: Request, error: Exception) -> Response:

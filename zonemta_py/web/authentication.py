@@ -34,6 +34,8 @@ WEBHOOKS = "/v1/feedback/"
 SIGNED = Holder("(signed)", frozenset())
 """Who posts a webhook that has no key, but a signature, which its handler checks when it has the body: until then it is
 a stranger."""
+NOBODY = Holder("(nobody)", frozenset())
+"""Who calls a plugin's route that needs no key, and sends none."""
 STREAM = "/v1/events"
 """What stays open, and so counts for itself."""
 _BUG = RequestProblem(
@@ -65,11 +67,17 @@ class AuthenticationMiddleware:
                 await self._dashboard(scope, receive, send)  # which has a login of its own
                 return
             signed = scope["method"] == "POST" and here.webhooks.signed(scope["path"])
-            who.holder = SIGNED if signed else here.keys.holder(_authorization(scope))
+            said = _authorization(scope)
+            nobody = not said and here.site.host.routes.for_anyone(scope["method"], scope["path"])
+            who.holder = SIGNED if signed else NOBODY if nobody else here.keys.holder(said)
             streams = scope["path"] == STREAM
             shares = here.streams if streams else here.shares
             account = "" if streams or who.holder.name == LOCAL else here.site.accounts.of(client, key=who.holder.name)
-            with shares.stranger(client) if signed else shares.one(who.holder.name, client, who.holder.operates):
+            with (
+                shares.stranger(client)
+                if signed or nobody
+                else shares.one(who.holder.name, client, who.holder.operates)
+            ):
                 if not account:
                     await self._app(scope, receive, send)
                     return

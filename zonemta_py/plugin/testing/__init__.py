@@ -15,10 +15,10 @@
 
 from zonemta_py.plugin.testing.builders import delivery, envelope, session
 from zonemta_py.plugin.testing.host import load, received
-from zonemta_py.plugin.testing.mta import Arrived, Mta, MtaNotStarted, Submitted, running
+from zonemta_py.plugin.testing.mta import Arrived, HttpReply, Mta, MtaNotStarted, Submitted, running
 from zonemta_py.sink import Sink
 
 __all__ = [
-    "Arrived", "Mta", "MtaNotStarted", "Sink", "Submitted", "delivery", "envelope", "load", "received", "running",
-    "session",
+    "Arrived", "HttpReply", "Mta", "MtaNotStarted", "Sink", "Submitted", "delivery", "envelope", "load", "received",
+    "running", "session",
 ]  # fmt: skip

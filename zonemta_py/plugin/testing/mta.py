@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 import random
 import re
@@ -39,7 +40,7 @@ from zonemta_py.wire.blocking_client import QueueGone, ask
 HOST, LISTENER, MAIL = "127.0.0.1", "smtp", b"Subject: hello\r\n\r\nHello!\r\n"
 PATIENCE_S = 30.0
 """How long what comes by itself is waited for."""
-_END_S, _LOOK_S = 10.0, 0.01
+_END_S, _LOOK_S, _HTTP_S = 10.0, 0.01, 5.0
 _STATES = ("queued", "leased", "deferred", "held")
 _PORTS = range(20_000, 32_000)
 _Found = TypeVar("_Found")
@@ -84,12 +85,27 @@ class Arrived:
         return cls(one.sender, list(one.recipients), headers, body, list(one.parameters), one.helo, one.tls)
 
 
-class Mta:
-    """What `running` gives. port: where mail is handed in. sink: all that has arrived (`sink.messages`), and what it
-    counts. config_file: what the server was started with."""
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """Of HTTP. headers: with lower-case names."""
 
-    def __init__(self, sink: Sink, ports: Mapping[str, int], home: Path, certificate: Path | None) -> None:
-        self.sink, self.port, self._ports = sink, ports[LISTENER], ports
+    status: int
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+
+class Mta:
+    """What `running` gives. port: where mail is handed in. http_port: where HTTP is served, with `http`; else 0. sink:
+    all that has arrived (`sink.messages`), and what it counts. config_file: what the server was started with."""
+
+    def __init__(
+        self, sink: Sink, ports: Mapping[str, int], home: Path, certificate: Path | None, http_port: int = 0
+    ) -> None:  # fmt: skip
+        self.sink, self.port, self._ports, self.http_port = sink, ports[LISTENER], ports, http_port
         self.config_file = home / "zonemta.toml"
         self._folder, self._log = home / "queue", home / "log"
         self._certificate = certificate
@@ -151,6 +167,27 @@ class Mta:
                 reply = _reply(error.smtp_code, error.smtp_error)
             queued = _QUEUED_AS.search(reply.text) if reply.positive else None
             return Submitted(reply, queued[1] if queued else "", refused)
+
+    async def http(
+        self, method: str, path: str, body: Any = None, key: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> HttpReply:
+        """A request, of an MTA with `http`. body: bytes, or what JSON knows. key: default: one that may do everything;
+        "": none. Raises OSError if there is no answer."""
+        sent = {} if headers is None else dict(headers)
+        if key is None:
+            key = (self._folder / "http.token").read_text().strip()
+        if key:
+            sent["Authorization"] = f"Bearer {key}"
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            sent = {"Content-Type": "application/json"} | sent
+        return await asyncio.to_thread(self._http, method, path, body, sent)
+
+    def _http(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> HttpReply:
+        with contextlib.closing(http.client.HTTPConnection(HOST, self.http_port, timeout=PATIENCE_S)) as client:
+            client.request(method, path, body, headers)
+            answer = client.getresponse()
+            return HttpReply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
 
     async def arrived(self, recipient: str, within_s: float = PATIENCE_S, at: Sink | None = None) -> Arrived:
         """The next message for that recipient: each once, in the order in which they arrived. at: another destination
@@ -224,6 +261,10 @@ class Mta:
         """Clients are greeted before the queue is there, and wait for it."""
         try:
             ask(self._folder, questions.size)
+            if self.http_port:
+                with contextlib.closing(http.client.HTTPConnection(HOST, self.http_port, timeout=_HTTP_S)) as web:
+                    web.request("GET", "/v1/health")
+                    web.getresponse().read()
             with socket.create_connection((HOST, self.port), PATIENCE_S) as client:
                 return bool(client.recv(1))  # whatever is said: a plugin may refuse us
         except (OSError, QueueGone, ValueError):
@@ -261,23 +302,27 @@ async def running(
     replies: Sequence[str] = (),
     auth: bool = False,
     listeners: Iterable[str] = (),
+    http: bool = False,
 ) -> AsyncIterator[Mta]:
     """A server with these plugins (paths of their files, or names), which ends with the block.
 
     options: of the first one. config: more of a configuration file, which counts before what is said here; zones
     without `host` send to the sink. zones: their names, the first is the default. replies: of the sink, as
     "rcpt:/^full-/ 452 4.2.2 Mailbox full" (`zonemta sink --help`). auth: clients may log in, under TLS.
-    listeners: names of more of them beside "smtp", for `send`. What is put off is tried again after half a second.
-    Raises MtaNotStarted.
+    listeners: names of more of them beside "smtp", for `send`. http: the HTTP interface is there (`Mta.http`). What is
+    put off is tried again after half a second. Raises MtaNotStarted.
     """
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zonemta-")))
         ports = {one: stack.enter_context(_kept_port()).getsockname()[1] for one in (LISTENER, *listeners)}
+        http_port = stack.enter_context(_kept_port()).getsockname()[1] if http else 0
         settings = SinkOptions(listen=(f"{HOST}:0",), keep=True, rules=tuple(replies))
         async with Sink(settings) as sink:
             certificate = _certificate(home) if auth else None
-            mta = Mta(sink, ports, home, certificate)
+            mta = Mta(sink, ports, home, certificate, http_port)
             given = _configured(plugins, options or {}, tuple(zones), home, ports, certificate)
+            if http:
+                given["http"] = {"enabled": True, "port": http_port, "metrics": "open"}
             mta.config_file.write_text(_merged(given, tomllib.loads(config), sink.port))
             try:
                 await mta.start()

@@ -8,11 +8,13 @@ those of its largest names only: what a row may lack of the others is said, too 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from zonemta_py.metrics.meter import OwnHistogram
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin.browse import ages, counts
 from zonemta_py.queue.admin.metrics import OF_CAMPAIGNS
@@ -308,6 +310,7 @@ GAUGES = {
     "zonemta_certificate_expiry_timestamp_seconds": LEAST,
     "zonemta_plugin_recent_failures": SUM,
     "zonemta_plugin_tasks": SUM,
+    "zonemta_plugin_gauge": MOST,  # of one process, which tells one queue
     "zonemta_build_info": MOST,
 }
 """Every gauge."""
@@ -353,10 +356,18 @@ def _joined(tables: Iterable[Sequence[Any]], of: _Of) -> list[list[Any]]:
 
 def _histogram(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     found = dict[tuple[str, ...], tuple[list[int], float]]()
-    for labels, buckets, total in rows:
-        known, before = found.get(tuple(labels), ([], 0.0))
-        found[tuple(labels)] = _side(known, buckets), before + total
-    return [[list(labels), buckets, total] for labels, (buckets, total) in found.items()]
+    own = dict[tuple[str, ...], OwnHistogram]()
+    for labels, buckets, total, *ends in rows:
+        if ends:
+            one = own.setdefault(tuple(labels), OwnHistogram())
+            one.sum += total
+            for end, n in zip((*ends[0], math.inf), buckets, strict=True):
+                one.add(end, n)
+        else:
+            known, before = found.get(tuple(labels), ([], 0.0))
+            found[tuple(labels)] = _side(known, buckets), before + total
+    whole = [[list(labels), buckets, total] for labels, (buckets, total) in found.items()]
+    return [*whole, *(one.row(labels) for labels, one in own.items())]
 
 
 async def _of_campaigns(queues: AskedQueues, found: list[Row]) -> Row:
