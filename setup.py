@@ -1,5 +1,5 @@
-"""What pyproject.toml cannot say: the folder plugins is installed as zonemta_py.plugins; and, before pip begins,
-whether plyvel can be had, which has wheels for Python 3.11 and 3.12 only.
+"""What pyproject.toml cannot say: the folder plugins is installed as zonemta_py.plugins; how what is installed editable
+is found; and, before pip begins, whether plyvel can be had, which has wheels for Python 3.11 and 3.12 only.
 
 Without this, pip ends in a page of C++ errors. Building a wheel of this package needs no plyvel, and is not looked at.
 """
@@ -49,4 +49,7 @@ if {"egg_info", "dist_info", "editable_wheel", "develop"} & set(sys.argv[1:]):
 setup(
     packages=[*find_packages(include=["zonemta_py*"]), "zonemta_py.plugins"],
     package_dir={"zonemta_py.plugins": "plugins"},
+    options={
+        "editable_wheel": {"mode": "compat"}
+    },  # by a path, which mypy and editors follow, and not by an import hook
 )

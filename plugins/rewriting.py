@@ -21,8 +21,9 @@ goes into the message's own text: all forms of it in a multipart/alternative, no
 
 Parts in base64 and quoted-printable stay so. What is signed or encrypted (multipart/signed, multipart/encrypted,
 OpenPGP in the text, a DKIM-Signature that came with the message) is never touched, nor are attachments, delivery
-reports, and parts of more than 1 MB, which go as they are. What does not change keeps all its bytes. Mail of campaigns,
-which has links and footers of its own, is made only when it is sent, and does not come by. The plugin asks nobody, so
+reports, and parts of more than 1 MB, which go as they are. What does not change keeps all its bytes. Of a campaign the
+template is rewritten, when it is created; links in it with a field, as http://shop.example/{{ id }}, stay, for they
+are known only when a message is made. A footer that is there already is not added again. The plugin asks nobody, so
 nothing can be down.
 """
 
@@ -198,7 +199,7 @@ class _Work:
         self, envelope: Envelope, node: Node, links: LinkRewriting | None, added: str, comes: str, codec: str
     ) -> None:
         self.envelope, self.links, self.added = envelope, links, added
-        self.is_html = node.content_type == "text/html"
+        self.is_html, self.words = node.content_type == "text/html", node.words
         self.comes, self.codec = comes, codec
         self.goes = comes if added.isascii() or comes != "7bit" else "quoted-printable"
 
@@ -209,13 +210,16 @@ class _Work:
             return text
         if self.links is not None:
             text = self._html_links(text) if self.is_html else self._text_links(text)
-        if self.added:
+        if self.added and _lines(self.added) not in text:
             _api.count("footers")
             text = _below_html(text, self.added) if self.is_html else _below_text(text, self.added)
         return text
 
     def _instead(self, link: str) -> str:
         assert self.links is not None
+        if self.words is not None and self.words.search(link):
+            _api.count("left", label="fields")
+            return link
         other = self.links.instead(link, self.envelope)
         if other != link:
             _api.count("links")

@@ -51,12 +51,16 @@ class SenderContext:
     no_early_envelope: set[str] = field(default_factory=set)
     forgotten: dict[str, frozenset[str]] = field(default_factory=dict)
     noting: bool = field(init=False)
+    merging: Host | None = field(init=False)
+    """What changes the header sections of messages that are made here; None: nobody."""
     _zones: dict[str, Zone] = field(init=False)
     _destinations: Destinations = field(init=False)
 
     def __post_init__(self) -> None:
         self._zones = {zone.name: zone for zone in self.config.zones}
         self._destinations = Destinations(self.config)
+        merging = self.host.at("http")
+        self.merging = merging if merging.listens("message_headers") else None
         self.noting = any(self.host.listens(hook.name) for hook in HOOKS.values() if hook.process == "sender")
         self.sources = Sources(self.config)
         self.outgoing = Outgoing(self.config)

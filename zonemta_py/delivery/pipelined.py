@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.delivery.rendering import NotMade, for_server, letter, not_made
 from zonemta_py.delivery.smtp.transaction import Transaction
-from zonemta_py.delivery.verdicts import OUR_FAULT
+from zonemta_py.delivery.verdicts import OUR_FAULT, decided
 from zonemta_py.logs.causes import from_outside
+from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import DEFERRED, DOUBTFUL, Delivery, Outcome, Result
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class PipelinedBatch:
                 sendable = await transaction.prepare()
             except NotMade as error:
                 self._tell(session, [not_made(error, [index])])
+            except Verdict as verdict:
+                self._tell(session, [decided(verdict, [index])])
             except (Exception, CancelledError) as error:  # a bug of ours: nothing of it has left
                 if from_outside(error):
                     raise

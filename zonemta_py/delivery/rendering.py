@@ -13,13 +13,16 @@ from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.message.gate import Unsendable
 from zonemta_py.delivery.message.signing import Unsigned
 from zonemta_py.mail import edits
+from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.headers import split
 from zonemta_py.mail.reply import Reply
 from zonemta_py.merge.problems import RenderRefused, TemplateRefused
+from zonemta_py.plugin.verdicts import Drop, Hold
 from zonemta_py.queue.api import BOUNCED, DEFERRED, HELD, LINES_FIT, UNREADABLE, Delivery, Outcome, QueueRefusal
 
 if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
+    from zonemta_py.plugin.host import Host
 
 NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsendable, Unsigned)
 
@@ -40,8 +43,28 @@ async def fetched(context: SenderContext, delivery: Delivery) -> Body:
     host = context.host
     if host.listens("sender_fetch"):
         await host.call("sender_fetch", delivery=delivery)
-    pieces = await context.templates.make(delivery) if delivery.values is not None else None
-    return await stored(context, delivery, pieces)
+    if delivery.values is None:
+        return await stored(context, delivery)
+    body = await stored(context, delivery, await context.templates.make(delivery))
+    return body if context.merging is None else await _as_it_comes(context.merging, delivery, body)
+
+
+async def _as_it_comes(host: Host, delivery: Delivery, body: Body) -> Body:
+    """A message that was made just now, with the header section that plugins give to what comes in. Raises their
+    verdict; who drops it has it held, as there is no client who could hear of it."""
+    headers, _ = split(await body.head())
+    envelope = Envelope(
+        delivery.sender, list(delivery.recipients), size=delivery.size, origin=delivery.origin,
+        user=delivery.user or None, protocol="HTTP", received_ms=delivery.received_ms, headers=dict(delivery.headers),
+        campaign=delivery.campaign, tenant=delivery.tenant or None, account=delivery.account, notes=delivery.notes,
+    )  # fmt: skip
+    try:
+        await host.call("message_headers", envelope=envelope, headers=headers)
+    except Drop as verdict:
+        held = Hold(verdict.reason)
+        held.plugin, held.hook = verdict.plugin, verdict.hook
+        raise held from None
+    return await body.with_header(headers.build())
 
 
 async def stored(context: SenderContext, delivery: Delivery, pieces: list[bytes] | None = None) -> Body:

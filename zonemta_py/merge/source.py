@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import msgpack
@@ -46,7 +46,8 @@ class TemplateSource:
     """One template. Of text, html and mjml at least one is there; mjml and html exclude each other.
 
     sender: "address" or "Name <address>", as is reply_to. to_name: display name beside the recipient's address.
-    prepared: the HTML is final, with its CSS inlined, and the text is there.
+    prepared: the HTML is final, with its CSS inlined, and the text is there. notes: what plugins have noted on it when
+    it was taken, for all of its messages (`mail.notes`).
     """
 
     file: str
@@ -63,9 +64,12 @@ class TemplateSource:
     attachments: tuple[File, ...] = ()
     images: tuple[File, ...] = ()
     prepared: bool = False
+    notes: dict[str, Any] = field(default_factory=dict)
 
     def pack(self) -> bytes:
-        return bytes(msgpack.packb((_VERSION, *astuple(self)), use_bin_type=True))
+        """Without notes as ever, so that its name stays the same."""
+        *values, notes = astuple(self)
+        return bytes(msgpack.packb((_VERSION, *values, *([notes] if notes else [])), use_bin_type=True))
 
     @classmethod
     def unpack(cls, data: bytes) -> TemplateSource:
@@ -74,11 +78,12 @@ class TemplateSource:
         if version != _VERSION:
             raise ValueError(f"template of version {version}; this program reads {_VERSION}")
         file, subject, sender, reply_to, to_name, list_unsubscribe, one_click, headers, *rest = values
-        text, html, mjml, attachments, images, prepared = rest
+        text, html, mjml, attachments, images, prepared, *more = rest
         return cls(
             file, Text(*subject), Text(*sender), _text(reply_to), _text(to_name), _text(list_unsubscribe), one_click,
             tuple((name, Text(*value)) for name, value in headers), _text(text), _text(html), _text(mjml),
             tuple(File(*one) for one in attachments), tuple(File(*one) for one in images), prepared,
+            *(dict(notes) for notes in more),
         )  # fmt: skip
 
 

@@ -34,6 +34,8 @@ class TrialResult(NamedTuple):
     list_id: str = ""
     fixed: dict[str, str] | None = None
     """See `said.fixed`."""
+    notes: dict[str, Any] | None = None
+    """See `TemplateSource.notes`; None: there are none."""
 
     def pack(self) -> bytes:
         return bytes(msgpack.packb(tuple(self)))
@@ -138,7 +140,13 @@ def look(packed: bytes) -> TrialResult:
             TrialResult(found, {}, {})
             if found
             else TrialResult(
-                [], wanted(source), said(source), source.sender.content, list_id=list_id(source), fixed=fixed(source)
+                [],
+                wanted(source),
+                said(source),
+                source.sender.content,
+                list_id=list_id(source),
+                fixed=fixed(source),
+                notes=source.notes or None,
             )
         )
     except TemplateRefused as refused:

@@ -6,21 +6,22 @@
     class Options(BaseModel):
         blocked: list[str] = []
 
+    _api: PluginApi
+    _blocked: list[str]
+
     def setup(api: PluginApi, options: Options) -> None:
         global _api, _blocked
-        _api, _blocked = api, set(options.blocked)
+        _api, _blocked = api, options.blocked
 
     async def smtp_rcpt_to(address: Address, session: Session) -> None:
         if address.address in _blocked:
             _api.count("refused")
             raise Reject(550, "This mailbox is not served here")
 
-Enable it with `enabled = ["/etc/zonemta/block.py"]` under [plugins]; [plugins.options.block] fills Options. `spec.py`
-lists the hooks; declare those of a hook's arguments that you need, by name. An exception that is not a verdict is a
-failure of the plugin, and the mail is deferred. So is awaiting longer than plugins.timeout_s; a call that computes or
-blocks instead of awaiting cannot be cut off and stops its whole process: use `await asyncio.to_thread(...)`. Async
-helpers begin with _. Each process calls `async def start(api, process)` when it begins and `stop` when it ends:
-connections, threads and background tasks (`api.task`) belong there.
+Enable it with `enabled = ["/etc/zonemta/block.py"]` under [plugins]; [plugins.options.block] fills Options. Declare
+those of a hook's arguments that you need, by name. An exception that is not a verdict is a failure of the plugin, and
+the mail is deferred; so is awaiting longer than plugins.timeout_s. What blocks stops its whole process: use `await
+asyncio.to_thread(...)`. `async def start(api, process)` opens connections, and begins threads and tasks (`api.task`).
 """
 
 from zonemta_py.mail.envelope import Envelope, Recipient

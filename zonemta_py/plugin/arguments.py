@@ -202,6 +202,8 @@ class Node:
     Content-Transfer-Encoding in lower case, "7bit" if none. path: indices from the root, () for a message that is not a
     multipart. parents: content types of the multiparts around it, outermost first.
     headers: the part's own fields (the message's for the root); changed before the hook returns they go out changed.
+    words: of a campaign's template, what stands for its fields in this text ("zq0z" for {{ name }}); None: it is a
+    message's part, as it came.
     """
 
     content_type: str
@@ -211,6 +213,7 @@ class Node:
     headers: Headers
     path: tuple[int, ...] = ()
     parents: tuple[str, ...] = ()
+    words: re.Pattern[str] | None = None
 
 
 @dataclass(slots=True)

@@ -31,6 +31,7 @@ class PluginHooks:
         self.bounces = host.listens("queue_bounce")
         self.releases = host.listens("queue_release")
         self.sends = any(host.listens(hook.name) for hook in HOOKS.values() if hook.process == "sender")
+        self.sends = self.sends or host.listens("message_headers")  # of merged messages
         self.retries = host.listens("queue_retry")
         self.defers = host.listens("queue_deferred")
 

@@ -169,8 +169,8 @@ async def smtp_data(envelope: Envelope, session: Session) -> None:
 async def api_mail(envelope: Envelope, session: Session) -> None:
     """The same as smtp_data for a message or a batch handed in by HTTP; session.user is the key's name.
 
-    Of a batch the recipients have values; the hooks between this one and message_queue see nothing of it, for each
-    recipient's message is made only when it is sent.
+    Of a batch the recipients have values; each one's message is made only when it is sent. Content hooks have seen
+    the campaign's template, once, when it came; message_headers is called for each message.
     """
 
 

@@ -35,7 +35,9 @@ class BodyHooks:
     is to be stored as body reaches `sink` during these calls, in order.
     """
 
-    def __init__(self, host: Host, envelope: Envelope, headers: Headers, sink: Sink) -> None:
+    def __init__(self, host: Host, envelope: Envelope, headers: Headers, sink: Sink, contents: bool = True) -> None:
+        """contents: False: only message_headers is called, as plugins have seen the body."""
+        self._contents = contents
         self._host, self._envelope, self._headers, self._sink = host, envelope, headers, sink
         self._analysts: list[Reader] = []
         self._keepers: list[Reader] = []
@@ -59,7 +61,7 @@ class BodyHooks:
         self._keepers = self._readers("message_store")
         await _show(self._analysts, received)
         await self._host.call("message_headers", envelope=self._envelope, headers=self._headers)
-        if self._host.listens("message_rewrite"):
+        if self._contents and self._host.listens("message_rewrite"):
             self._splitter = mime.Splitter(self._headers)
             await self._follow(self._splitter.begin())
 
@@ -86,7 +88,8 @@ class BodyHooks:
             self._rewriting.abort()
 
     def _readers(self, name: str) -> list[Reader]:
-        return [Reader(call, {"envelope": self._envelope}) for call in self._host.calls(name)]
+        calls = self._host.calls(name) if self._contents else ()
+        return [Reader(call, {"envelope": self._envelope}) for call in calls]
 
     async def _follow(self, events: Iterable[mime.Event]) -> None:
         for event in events:

@@ -76,14 +76,15 @@ async def tell_refused(
 class Receiver:
     """opening: the Received field up to its id (`Trace.opening`). transaction: that id. fit: looks at the envelope when
     the header is known, and says why the message is refused. stranger: it may only be forwarded: its fields for us say
-    nothing, and it is not signed."""
+    nothing, and it is not signed. contents: plugins look at the body; else only at the header section."""
 
-    __slots__ = ("_fit", "_hooks", "_incoming", "_ingest", "_received_ns", "_session", "_site", "envelope")
+    __slots__ = ("_contents", "_fit", "_hooks", "_incoming", "_ingest", "_received_ns", "_session", "_site", "envelope")
 
     def __init__(
         self, site: ListenerSettings, session: Session, envelope: Envelope, opening: str, transaction: str,
-        fit: Fit | None = None, stranger: bool = False,
+        fit: Fit | None = None, stranger: bool = False, contents: bool = True,
     ) -> None:  # fmt: skip
+        self._contents = contents
         self._site, self._session, self.envelope, self._fit = site, session, envelope, fit
         envelope.received_ms = site.clock_ms()
         self._received_ns = time.monotonic_ns()
@@ -185,7 +186,7 @@ class Receiver:
     async def _show_plugins(self, ingest: Ingest) -> None:
         if self._hooks is None:
             assert ingest.headers is not None
-            self._hooks = BodyHooks(self._site.host, self.envelope, ingest.headers, self._sink)
+            self._hooks = BodyHooks(self._site.host, self.envelope, ingest.headers, self._sink, self._contents)
             await self._hooks.on_headers()
             ingest.note_headers()
             ingest.store_header()

@@ -129,9 +129,11 @@ class RequestContext:
             protocol=protocol, senders=visit.key.senders, account=envelope.account,
         )  # fmt: skip
 
-    async def hand_in(self, envelope: Envelope, visit: Visit, blocks: AsyncIterator[bytes], digest: Digest) -> Receipt:
-        """Submits a message, with its bytes as they come. Raises RequestProblem, QueueRefusal, Verdict,
-        MessageRefused."""
+    async def hand_in(
+        self, envelope: Envelope, visit: Visit, blocks: AsyncIterator[bytes], digest: Digest, contents: bool = True
+    ) -> Receipt:  # fmt: skip
+        """Submits a message, with its bytes as they come. contents: plugins look at them. Raises RequestProblem,
+        QueueRefusal, Verdict, MessageRefused."""
         session, site, limits = self.address(envelope, visit), self.site, self.config.limits
         visit.key.speak(envelope.sender)
         try:
@@ -139,7 +141,7 @@ class RequestContext:
                 await site.host.call("api_mail", envelope=envelope, session=session)
             opening = Trace(f"[{visit.client}]", visit.client, site.hostname, envelope.protocol).opening()
             fit = partial(self._in_scope, visit.key.scope) if visit.key.scope.bound else None
-            receiver = Receiver(site, session, envelope, opening, visit.id, fit)
+            receiver = Receiver(site, session, envelope, opening, visit.id, fit, contents=contents)
             digest.name(envelope)
             decoder = Undotted(
                 limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"

@@ -79,23 +79,34 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="File for bad rows, with reasons; default: LIST.rejects.csv here."),
     ] = None,
+    config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Check a template, and every row of its list."""
+    """Check a template, and every row of its list, and what the enabled plugins make of it."""
+    settings = configuration(config)
     with Telling(json) as tell:
         if list_ is None:
-            _compiled(template, None)
+            _show_plugins(settings, template, _compiled(template, None)[1], tell)
             return tell(f"{template}: good", template=template)
-        return _check_list(template, list_, map_, encoding, rejects, tell)
+        return _check_list(template, list_, map_, encoding, rejects, tell, settings)
+
+
+def _show_plugins(settings: Config, template: Path, source: TemplateSource, tell: Telling) -> None:
+    if settings.plugins.enabled:
+        from zonemta_py.cli.campaign.plugins import look  # mostly there are none
+
+        look(settings, template, source, tell)
 
 
 def _check_list(
-    template: Path, list_: Path, map_: list[str] | None, encoding: str, rejects: Path | None, tell: Telling
-) -> None:
+    template: Path, list_: Path, map_: list[str] | None, encoding: str, rejects: Path | None, tell: Telling,
+    settings: Config,
+) -> None:  # fmt: skip
     """Raises CommandError."""
     chosen = CampaignList(list_, map_ or [], encoding)
     print(chosen.said, file=sys.stderr)
-    compiled, _ = _compiled(template, chosen)
+    compiled, source = _compiled(template, chosen)
+    _show_plugins(settings, template, source, tell)
     now, count, size = date(int(time.time())), 0, 0
     column = next((name for name in chosen.columns if status_column(name)), "")
     says, broken = Counter[str](), 0

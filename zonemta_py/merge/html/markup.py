@@ -7,6 +7,7 @@ expression stands in an element but not in quotes, no escaping makes it safe, an
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
@@ -127,6 +128,43 @@ class Protected:
 
     def _is_tag(self, word: str | tuple[str, ...]) -> bool:
         return not self.chunks[word if isinstance(word, str) else word[0]].startswith("{{")
+
+
+class Placeholders:
+    """Jinja2 in the texts of one template as words, while somebody looks at them who does not know it. texts: all of
+    them; no word is in any."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._prefix, lower = "zq", [text.lower() for text in texts]
+        while any(self._prefix in text for text in lower):
+            self._prefix += "q"
+        self._chunks: dict[str, str] = {}
+        self.pattern = re.compile(rf"{self._prefix}\d+z")
+
+    def hide(self, text: str) -> str:
+        """Comments are left out: they print nothing."""
+        return _CHUNK.sub(self._put_aside, text)
+
+    def _put_aside(self, found: re.Match[str]) -> str:
+        if found[0].startswith("{#"):
+            return ""
+        word = f"{self._prefix}{len(self._chunks)}z"
+        self._chunks[word] = found[0]
+        return word
+
+    def show(self, hidden: str, changed: str) -> str:
+        """Of a text that was `hidden` and has been changed: with its Jinja2, and what was added printed as it stands.
+
+        Raises LookupError if a tag was lost, doubled or moved: the template would mean something else.
+        """
+        tags, left = self._tags(hidden), self._tags(changed)
+        if left != tags:
+            raise LookupError(self._chunks[next((one for one in tags if left.count(one) != 1), (tags or left)[0])])
+        text = _OPENING.sub(lambda found: f"{{{{ '{found[0]}' }}}}", changed)
+        return self.pattern.sub(lambda found: self._chunks.get(found[0], found[0]), text)
+
+    def _tags(self, text: str) -> list[str]:
+        return [one for one in self.pattern.findall(text) if not self._chunks.get(one, "{{").startswith("{{")]
 
 
 def protect(text: Text) -> Protected:

@@ -11,13 +11,12 @@ from starlette.convertors import StringConvertor, register_url_convertor
 
 from zonemta_py.queue import questions
 from zonemta_py.reception.suppression_scopes import own_campaigns
-from zonemta_py.web.api.templates import merged
+from zonemta_py.web.api.templates import hooked, merged
 from zonemta_py.web.api.uploads.attached import AttachmentGroup
 from zonemta_py.web.authentication import answer, described, needs, request_context, visit
 from zonemta_py.web.documents import campaigns, models, reading, templates
 from zonemta_py.web.documents.derived import document
 from zonemta_py.web.documents.problem import FieldError, RequestProblem, invalid
-from zonemta_py.web.keys import Holder
 from zonemta_py.web.request_context import RequestContext, Visit
 from zonemta_py.web.serving import report_page
 from zonemta_py.zones import campaign_hours
@@ -75,7 +74,7 @@ async def put(request: Request, name: _Name) -> Response:
             what = f"the campaign {name!r} of the tenant {tenant!r}"
             raise RequestProblem("no-right", f"{what} is not in the scope of the key {who.name!r}; name one that is")
     here.check_choices(visit(request), tenant, content.zone, content.priority)
-    template = await _prepared(here, content.template, who, tenant)
+    template = await _prepared(here, content.template, visit(request), tenant, name, content.sender)
     if content.zone and here.config.zone(content.zone) is None:
         raise invalid([FieldError("zone", f"there is no zone {content.zone[:80]!a}; name one from the configuration")])
     for variant in content.choice.of if content.choice else ():
@@ -93,16 +92,19 @@ async def put(request: Request, name: _Name) -> Response:
     )
 
 
-async def _prepared(here: RequestContext, given: str | templates.TemplateDocument, who: Holder, tenant: str) -> bytes:
-    """Checked, and prepared unless it comes so. Raises RequestProblem."""
+async def _prepared(
+    here: RequestContext, given: str | templates.TemplateDocument, who: Visit, tenant: str, name: str, sender: str
+) -> bytes:
+    """Checked, and prepared unless it comes so, and as plugins leave it. Raises RequestProblem, Verdict."""
     if isinstance(given, str):
         template = reading.bytes_of(given, "template")
-        await here.templates.sound(template, here.site.clock_ms(), who)
-        return template
-    async with here.attachments.of([AttachmentGroup("template.attachments", given.attachments)], who, tenant) as (
-        files,
-    ):
-        return (await here.templates.prepared(given.source(files).pack(), here.site.clock_ms(), who)).prepared
+        await here.templates.sound(template, here.site.clock_ms(), who.key)
+    else:
+        groups = [AttachmentGroup("template.attachments", given.attachments)]
+        async with here.attachments.of(groups, who.key, tenant) as (files,):
+            made = await here.templates.prepared(given.source(files).pack(), here.site.clock_ms(), who.key)
+        template = made.prepared
+    return await hooked.shown(here, who, template, name, sender, tenant)
 
 
 @router.get(
@@ -193,7 +195,7 @@ async def decide(request: Request, name: _Name) -> Response:
 async def text(request: Request, name: _Name) -> Response:
     """All that waits of it, and all that comes, gets this template. What a request is refused for changes nothing."""
     here, who, said, row = await _ordered(request, name, campaigns.NewText)
-    template = await _prepared(here, said.template, who.key, row["tenant"])
+    template = await _prepared(here, said.template, who, row["tenant"], name, row["sender"])
     await here.templates.fits(name, template, who.key.name)
     cause = said.cause or f"by the key {who.key.name}"
     return answer(await here.ask(questions.campaign_text, name=name, template=template, cause=cause))

@@ -46,10 +46,15 @@ class TemplateCheck:
         self._known: OrderedDict[str, TrialResult] = OrderedDict()
         self.workshop = Workshop()
 
-    async def sound(self, packed: bytes, now_ms: int, who: Holder) -> None:
+    async def sound(self, packed: bytes, now_ms: int, who: Holder, plugins: bool = False) -> None:
         """Raises RequestProblem for a template that cannot be filled in, or whose author the key may not send as,
-        before it has any recipients."""
-        self._refuse(await self.look(packed, who.name), now_ms, who.senders)
+        before it has any recipients. plugins: they have seen it."""
+        found = await self.look(packed, who.name)
+        if plugins:
+            found = found._replace(problems=[f"as plugins leave it: {one}" for one in found.problems])
+        elif found.notes:
+            raise invalid([FieldError("template", "has notes, which only plugins make; pack it without")])
+        self._refuse(found, now_ms, who.senders)
 
     async def prepared(self, packed: bytes, now_ms: int, who: Holder) -> TrialResult:
         """The same of a template that is not prepared yet; what there is to know of it, and itself."""
@@ -79,6 +84,8 @@ class TemplateCheck:
         if lacking:
             raise invalid([_missing(name, found.wanted[name], envelope.columns) for name in lacking[:ERRORS_MAX]])
         self._apply(found, envelope, envelope.received_ms)
+        if found.notes:
+            envelope.notes = {**found.notes, **envelope.notes}
         if found.list_id:
             envelope.headers = {**envelope.headers, FIELD: found.list_id}
         if self._asked:
@@ -104,12 +111,14 @@ class TemplateCheck:
         own, *others = await self._templates.ask(questions.campaign_templates, name=campaign)
         found = await self._looked(own, holder)
         wanted, list_id, fixed = dict(found.wanted), found.list_id, found.fixed or {}
+        noted = dict(found.notes or {})
         for one in others:
             other = await self._looked(one, holder)
             wanted |= other.wanted
+            noted = {**(other.notes or {}), **noted}
             list_id = list_id if list_id == other.list_id else ""
             fixed = {name: value for name, value in fixed.items() if (other.fixed or {}).get(name) == value}
-        return found._replace(wanted=wanted, list_id=list_id, fixed=fixed)
+        return found._replace(wanted=wanted, list_id=list_id, fixed=fixed, notes=noted or None)
 
     async def _looked(self, one: list[str], holder: str) -> TrialResult:
         """one: the campaign and the name of its template. Raises QueueRefusal, also for a campaign that has just got
