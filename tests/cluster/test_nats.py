@@ -227,31 +227,6 @@ class TestRequests:
         with pytest.raises(NoAnswer):
             await nats.request("wait", b"", timeout_s=0.3)
 
-    @pytest.mark.parametrize("seconds", [1.3, 1.8, 2.6])
-    async def test_servers_that_stand_still_for_a_moment(
-        self, nats: Nats, connect: Connect, servers: ThreeServers, seconds: float
-    ) -> None:
-        """Longer than a ping may take: its late answer breaks nothing."""
-        other = await connect()
-
-        async def same(data: bytes) -> bytes:
-            return data
-
-        await other.serve("same", same)
-        for _ in range(2):
-            for server in servers.all:
-                server.hang()
-            await asyncio.sleep(seconds)
-            for server in servers.all:
-                server.go_on()
-            await asyncio.sleep(0.5)
-            for last in (False, False, True):
-                try:
-                    assert await nats.request("same", b"x", timeout_s=3) == b"x"
-                    break
-                except NoAnswer:  # the connection was just made anew
-                    assert not last
-
     async def test_whoever_answers_late_says_that_it_works(
         self, nats: Nats, connect: Connect, monkeypatch: pytest.MonkeyPatch
     ) -> None:
