@@ -58,3 +58,36 @@ async def test_refusing_one_bounces_it_alone(house: Make) -> None:
             await home.settle(delivery)
     assert sorted(seen) == ["ann@src.test", "ok@x.test"], "the sender is told, and the refused one never tried"
     await home.sound()
+
+
+CHOSEN = {
+    "protocol": "lmtp", "host": "mx.test", "port": 24, "tls": "implicit", "dkim": "none", "sender": "<>", "srs": False,
+}  # fmt: skip
+
+
+class Choosing(NoHooks):
+    """Chooses all for one recipient."""
+
+    routes = True
+
+    async def route(self, envelope: Envelope, routed: Routed) -> Routed:
+        mine = routed.recipient.address.startswith("mine")
+        return dataclasses.replace(routed, routing=CHOSEN if mine else None, delay_s=60 if mine else 0)
+
+
+async def test_what_is_chosen_for_a_recipient_outlives_a_crash(house: Make) -> None:
+    """Put off, and leased: every time the sender hears it, and of the other one nothing; people see it, too."""
+    home = await house(hooks=Choosing())
+    await home.put("mine@x.test", "other@x.test")
+    await home.rest()
+    await home.crash()
+    await home.move(61)
+    found = {one.recipients[0].address: one for one in await home.leases()}
+    assert {name: one.routing for name, one in found.items()} == {"mine@x.test": CHOSEN, "other@x.test": {}}
+    assert (found["mine@x.test"].host, found["mine@x.test"].port) == ("mx.test", 24)
+    await home.crash()
+    again = [one for one in await home.leases() if one.host == "mx.test"]
+    assert [one.routing for one in again] == [CHOSEN]
+    rows = (await home.queue.ask("explain", what="mine@x.test"))["rows"]
+    assert [row.get("chosen", CHOSEN) for row in rows] == [CHOSEN]
+    await home.sound()
