@@ -134,7 +134,10 @@ def _members(kind: type) -> dict[str, str]:
     found = dict[str, str]()
     for base in reversed([*getattr(kind, "__orig_bases__", ()), kind]):
         if is_typeddict(base):
-            found |= {name: getattr(text, "__forward_arg__", str(text)) for name, text in base.__annotations__.items()}
+            found |= {
+                name: getattr(text, "__forward_arg__", str(text))
+                for name, text in inspect.get_annotations(base).items()
+            }
     return found
 
 
