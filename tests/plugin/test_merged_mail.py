@@ -54,7 +54,8 @@ async def message_headers(envelope: Envelope, headers: Headers):
         raise Drop("unwanted")
 
 async def queue_route(envelope: Envelope, routing: Routing):
-    routing.notes["noted"] = envelope.notes.get("size", 0) > 0
+    if envelope.campaign and not envelope.notes.get("size"):
+        raise Reject(550, "the template's notes are lost")
 """
 TEMPLATE = {
     "from": "The Shop <news@example.com>", "subject": "Hello {{ name }}", "text": "Dear {{ name }}",
