@@ -220,7 +220,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    _ends_in(STUCK_S, item.config)
+    marker = item.get_closest_marker("timeout")  # of those that take long on a slow machine
+    _ends_in(max(STUCK_S, marker.args[0] + 100 if marker is not None and marker.args else 0), item.config)
     try:
         return (yield)
     finally:

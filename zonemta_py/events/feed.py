@@ -31,6 +31,7 @@ from zonemta_py.events.sinks.kinds import client
 from zonemta_py.journal.tail import JournalTail, last_seq
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics import report
+from zonemta_py.plugin.host import Host
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.questions.question import A, P, Question
@@ -100,8 +101,9 @@ def _joined(rows: Iterable[_Row]) -> Iterator[_Row]:
 class Feed:
     """All sinks of a configuration, in one queue."""
 
-    def __init__(self, config: Config, queue: Asking) -> None:
-        self._config, self._queue, self._folder = config, queue, config.folder
+    def __init__(self, config: Config, queue: Asking, host: Host | None = None) -> None:
+        """host: plugins that sinks are for."""
+        self._config, self._queue, self._folder, self._host = config, queue, config.folder, host or Host.empty()
         self._stopping = asyncio.Event()
         self._sinks: list[tuple[RunningSink, EventFilter]] = []
         self._source = ""
@@ -182,7 +184,7 @@ class Feed:
             queue, place.seq, self._position, lambda seq: JournalTail(self._folder, seq),
             chosen(settings, self._source), place.missed,
         )  # fmt: skip
-        return RunningSink(settings, client(settings, self._source), folder, backlog)
+        return RunningSink(settings, client(settings, self._source, self._host), folder, backlog)
 
     async def _read(self) -> None:
         tail = JournalTail(self._folder, self._position + 1)

@@ -14,19 +14,26 @@ from zonemta_py.config.services.events import EventSink
 from zonemta_py.events.sink import RETRY_AFTER_S_MAX
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkClient, SinkDown
 from zonemta_py.events.sinks.kinds import client
+from zonemta_py.plugin.host import Host
 
 Told = Callable[[list[Ready], tuple[int, ...], str], None]
 """(batch, the indices of those that are refused for good, why)."""
 
 
 async def resend(
-    settings: EventSink, source: str, events: Iterable[Ready], told: Told, down: Callable[[str], None]
+    settings: EventSink,
+    source: str,
+    events: Iterable[Ready],
+    told: Told,
+    down: Callable[[str], None],
+    host: Host | None = None,
 ) -> None:
     """told: after each batch. down: why one has to be tried again. Ends with the events, or when it is cancelled.
+    host: the plugins that sinks are for.
 
     Raises ConfigError.
     """
-    sink, is_open = client(settings, source), False
+    sink, is_open = client(settings, source, host or Host.empty()), False
     try:
         for batch in _batches(events, settings):
             tries = 0

@@ -25,8 +25,9 @@ Stream = AsyncIterator[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of the MTA. role: "queue", "receiver", "sender", "http", "links" or "pull". number: of receivers and
-    senders from 1 up; of a queue its own number, 0 for the first."""
+    """A process of the MTA. role: "queue", "receiver", "sender", "http", "links" or "pull"; for plugins with an `event`
+    also "events", and "replay" for `zonemta events replay`, which runs no tasks. number: of receivers and senders from
+    1 up; of a queue its own number, 0 for the first."""
 
     role: str
     number: int = 0

@@ -12,6 +12,7 @@ wrong (sys.exit() included), and pass on what the plugin did not cause: cancella
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import logging
 import types
@@ -99,6 +100,12 @@ class Call(Watched):
     def concerns(self, arguments: dict[str, Any]) -> bool:
         """Whether it is called for this recipient. Ask only if `only` is set: mostly it is empty."""
         return arguments[self._zoned].zone in self.only
+
+    def within(self, limit_s: float) -> Call:
+        """The same with another limit; both count as one."""
+        other = copy.copy(self)
+        other.limit_s = limit_s
+        return other
 
     def begin(self, arguments: dict[str, Any]) -> Any:
         """The plugin's coroutine (or async generator), given those of the arguments that it declares.

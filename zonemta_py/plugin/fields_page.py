@@ -42,6 +42,7 @@ from zonemta_py.plugin.arguments import (
     Sni,
     StoredMessage,
 )
+from zonemta_py.plugin.event_batches import Event
 from zonemta_py.plugin.http import HttpAnswer, HttpError, HttpRequest
 from zonemta_py.plugin.store import SharedStore, Taking
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject
@@ -50,9 +51,9 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 from zonemta_py.queue.questions.question import Question
 
 KINDS: tuple[type, ...] = (
-    Address, Attempts, Auth, Bounce, ConnectOptions, Connection, Deferral, Delivery, Ending, Envelope, Headers,
-    HttpAnswer, HttpRequest, Info, NextTry, Node, Notice, Outcome, PluginAdmin, PluginApi, Process, Recipient, Refusal,
-    Reply, Result, Routing, Server, Session, SharedStore, Sni, StoredMessage, Taking,
+    Address, Attempts, Auth, Bounce, ConnectOptions, Connection, Deferral, Delivery, Ending, Envelope, Event,
+    Headers, HttpAnswer, HttpRequest, Info, NextTry, Node, Notice, Outcome, PluginAdmin, PluginApi, Process,
+    Recipient, Refusal, Reply, Result, Routing, Server, Session, SharedStore, Sni, StoredMessage, Taking,
 )  # fmt: skip
 INTERNAL = frozenset(("about", "begins", "begun", "from_lines", "from_wire", "life", "named", "noted", "to_wire"))
 """Of our own; nothing for plugins."""
@@ -97,6 +98,8 @@ def _hook(hook: spec.Hook) -> str:
     given = [f"`{one.name}`: {_linked(str(one.annotation))}" for one in signature.parameters.values()]
     raising = ", ".join(verdict.__name__ for verdict in hook.verdicts) or "nothing"
     failing = "work goes on without it" if hook.failing == "pass" else "451"
+    if hook.process == "events":
+        failing = "the batch comes again"
     facts = [
         f"process: {hook.process}", f"may raise: {raising}", f"if it fails: {failing}",
         *([] if hook.waits else ["must not wait"]),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,7 @@ class Host:
         for call in calls:
             self._calls[call.hook.name] = (*self._calls.get(call.hook.name, ()), call)
         self.apis = tuple(apis)
+        self.names = tuple(api.name for api in self.apis)
         self.commands = {name: function for api in self.apis for name, function in api.commands.items()}
         self.headers = frozenset(name for api in self.apis for name in api.headers)
         """Lower-case names of the header fields that plugins need in the envelope."""
@@ -149,6 +150,11 @@ class Host:
         """The hooks of the other plugins: for mail that this one hands in."""
         others = (call for calls in self._calls.values() for call in calls if call.plugin != plugin)
         return Host(others, self.apis, self._limit_s)
+
+    def only(self, plugins: Collection[str]) -> Host:
+        """These plugins alone: for a process that is nothing to the others."""
+        calls = (call for calls in self._calls.values() for call in calls if call.plugin in plugins)
+        return Host(calls, (api for api in self.apis if api.name in plugins), self._limit_s)
 
     # -- the life of a process
 

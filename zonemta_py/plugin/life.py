@@ -37,6 +37,8 @@ LAST_S = 0.2
 PAUSE_S, PAUSE_MAX_S = 1.0, 60.0
 CALM_S = 60.0
 """A task that has run for so long begins again after the shortest pause."""
+REPLAY = "replay"
+"""The role of a process that is none of the MTA's."""
 RUNS, WAITS, ENDED, ABANDONED = "runs", "waits", "ended", "abandoned"
 
 
@@ -204,7 +206,7 @@ class PluginLife:
         self._retiring: asyncio.Future[None] | None = None
 
     async def begin(self, process: Process, folder: Path) -> None:
-        """Calls `start`, and returns when each has ended or its time is over."""
+        """Calls `start`, and returns when each has ended or its time is over. In REPLAY there are no tasks."""
         self.process, self._folder = process, folder
         for api in self._apis.values():
             api.life = self
@@ -238,7 +240,7 @@ class PluginLife:
 
     def add(self, api: PluginApi, name: str, function: Callable[[], Any], once: bool) -> None:
         """One more task of a plugin that has started. Raises ValueError."""
-        if self.is_over:
+        if self.is_over or self.process.role == REPLAY:
             return
         mine = [one for one in self.tasks if one.call.plugin == api.name and one.state != ENDED]
         if any(one.name == name for one in mine):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from zonemta_py.mail.headers import Headers
     from zonemta_py.mail.reply import Reply
     from zonemta_py.plugin.api import PluginApi
+    from zonemta_py.plugin.event_batches import Event
     from zonemta_py.queue.api import Delivery, Result
 
 __all__ = [
@@ -73,7 +74,7 @@ __all__ = [
     "Stream",
 ]  # fmt: skip
 
-Where = Literal["receiver", "queue", "sender", "any"]
+Where = Literal["receiver", "queue", "sender", "events", "any"]
 Failing = Literal["raise", "pass"]
 
 
@@ -330,6 +331,18 @@ async def queue_bounce(bounce: Bounce, notice: Notice) -> None:
 @hook("queue", failing="pass")
 async def queue_release(zone: str, delivery: Delivery) -> None:
     """A message's last recipient has ended, whatever its end, and the message leaves the queue: for information."""
+
+
+@hook("events", Reject, Defer)
+async def event(batch: list[Event]) -> None:
+    """What has happened to mail, in order, for a sink of kind plugin in [[event_sinks]]: when it returns, all of it has
+    arrived.
+
+    Defer, a failure, or the end of the process: the batch comes again, with the same ids, however long that takes.
+    Reject: none of it will ever be taken, and it goes to the sink's dead letters; one.reject(reason) does that for one
+    event. It has the sink's timeout_s, and may have batch_events events. Runs in the process of the event feed, and in
+    that of `zonemta events replay`.
+    """
 
 
 @hook("any", Drop, failing="pass", waits=False)

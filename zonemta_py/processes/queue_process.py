@@ -203,8 +203,13 @@ async def _loaded(config: Config) -> Host:
 
 
 def plugins(config: Config) -> Host:
-    """Loads and checks the plugins. Raises PluginError."""
-    return Host.of(config)
+    """Loads and checks the plugins. Raises ConfigError."""
+    host = Host.of(config)
+    if host.listens("event") or any(sink.kind == "plugin" for sink in config.event_sinks):
+        from zonemta_py.events.sinks import plugin
+
+        plugin.check(config, host)
+    return host
 
 
 class _LazyResolver:

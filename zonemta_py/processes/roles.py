@@ -447,13 +447,17 @@ def _events(child: Child) -> None:
 async def _feed(config: Config, host: Host) -> None:
     from zonemta_py.events.feed import Feed, Still
     from zonemta_py.events.sink import RingUnreadable
+    from zonemta_py.events.sinks.plugin import wanted
     from zonemta_py.wire import reporting
     from zonemta_py.wire.client import RemoteQueue
 
     reporting.begin("events", queue_client(config, "events"), host.totals)
-    feeds = [Feed(one, RemoteQueue.lasting(one.folder, "events")) for one in each_queue(config)]
+    if (called := host.only(wanted(config))).names:
+        called.watch_over(config.folder, "events")
+        await begin_plugins(called, "events", config)
+    feeds = [Feed(one, RemoteQueue.lasting(one.folder, "events"), called) for one in each_queue(config)]
     mta = RemoteQueue.lasting(config.folder, "events")
-    feeds += [Feed(config.for_queue(number, place), Still(place, mta)) for number, place in gone_queues(config)]
+    feeds += [Feed(config.for_queue(number, place), Still(place, mta), called) for number, place in gone_queues(config)]
 
     def stop() -> None:
         for feed in feeds:
@@ -462,18 +466,21 @@ async def _feed(config: Config, host: Host) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
     try:
         await asyncio.gather(*(feed.run() for feed in feeds))
+        await called.end()
     except (ConfigError, RingUnreadable) as error:  # ConfigError: a file was there at the start, and is not now
         print(f"zonemta: {error}", file=sys.stderr, flush=True)
         os._exit(os.EX_CONFIG)
 
 
 def _begin_events(config: Config, _: int) -> None:
-    """Cursors of new sinks. What cannot be written now the process writes later, if it can."""
+    """Cursors of new sinks, in queues too that have yet to be made. What cannot be written now the process writes
+    later, if it can."""
     from zonemta_py.events import cursor
+    from zonemta_py.queues import layout
 
-    for one in each_queue(config):
+    for number in queue_numbers(config):
         with contextlib.suppress(OSError):
-            cursor.begin(one.folder, [sink.name for sink in config.event_sinks])
+            cursor.begin(layout.config_of(config, number).folder, [sink.name for sink in config.event_sinks])
 
 
 def each_queue(config: Config) -> list[Config]:

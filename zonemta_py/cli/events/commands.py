@@ -9,8 +9,9 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +43,7 @@ from zonemta_py.events.sink import REMEDY, read_state
 from zonemta_py.events.sinks.base import Ready
 from zonemta_py.journal import folders
 from zonemta_py.logs.causes import cause
+from zonemta_py.plugin.host import Host
 from zonemta_py.queues import layout
 
 _SET_BACK_MS = 3_600_000
@@ -350,13 +352,33 @@ def _send(config: Config, sink: EventSink, events: Iterable[Ready], sent: set[st
         said = why
 
     try:
-        asyncio.run(resend(sink, _source(config.folder), events, told, down))
+        asyncio.run(_resend(config, partial(resend, sink, _source(config.folder), events, told, down)))
     finally:
         with Telling(json) as tell:
             words = f"{count:,} events sent" + (f", {refused:,} refused" if refused else "")
             tell(words, sink=sink.name, sent=count, refused=refused)
     if refused:
         raise CommandError(Exit.PROBLEMS)
+
+
+async def _resend(config: Config, work: Callable[[Host], Coroutine[Any, Any, None]]) -> None:
+    """Raises ConfigError."""
+    from zonemta_py.events.sinks.plugin import wanted
+    from zonemta_py.plugin.arguments import Process
+    from zonemta_py.plugin.life import REPLAY
+
+    if not (names := wanted(config)):
+        return await work(Host.empty())
+    from zonemta_py.processes.plugin_services import QueueServices
+    from zonemta_py.processes.queue_process import plugins
+    from zonemta_py.processes.roles import queue_client
+
+    host = plugins(config).only(names)
+    await host.begin(Process(REPLAY), config.folder, QueueServices(config, queue_client))
+    try:
+        return await work(host)
+    finally:
+        await host.end()
 
 
 def _source(folder: Path) -> str:

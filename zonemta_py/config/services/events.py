@@ -22,7 +22,7 @@ EventType = Literal[
     "configuration_changed", "clock_set", "orders_lost", "policy_changed", "records_lost",
 ]  # fmt: skip
 """As `events.schema.TYPES`, which is a floor higher; docs/EVENTS.md says when each comes."""
-SinkKind = Literal["webhook", "file", "syslog", "amqp", "nats", "redis", "kafka"]
+SinkKind = Literal["webhook", "file", "syslog", "amqp", "nats", "redis", "kafka", "plugin"]
 PAGE_BYTES = 4096
 SECRET_PREFIX = "whsec_"
 SCHEMES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -49,7 +49,7 @@ class EventSink(Section):
     """Name, in commands, logs and of its folder."""
     kind: SinkKind
     """What is there: webhook (HTTP), file (JSON lines), syslog (RFC 5424), amqp (RabbitMQ), nats, redis (a stream),
-    kafka."""
+    kafka, plugin (its `event`)."""
     url: str = ""
     """Where: https://host/path for a webhook; tls://host:6514, tcp://host:514, udp://host:514 or unix:///dev/log for
     syslog, which confirms nothing: what the network or the log server loses is lost; amqps://host/vhost, tls://host
@@ -121,6 +121,8 @@ class EventSink(Section):
     client_certificate: FilePath | None = None
     """PEM file with the certificate (and key) shown to servers that ask for one."""
 
+    plugin: str = ""
+    """plugin: the name of an enabled plugin that has an `event` (docs/PLUGINS.md)."""
     exchange: str = ""
     """amqp: exchange that events are published to, which must exist; empty: the default exchange, where the routing key
     is the name of a queue."""
@@ -187,6 +189,8 @@ class EventSink(Section):
     def _check(self) -> EventSink:
         if self.kind == "file" and (self.path is None or not self.path.is_absolute()):
             raise ValueError("a file needs a path, such as /var/log/zonemta/events.jsonl")
+        if self.kind == "plugin" and not self.plugin:
+            raise ValueError("a sink of kind plugin needs plugin, the name of a plugin that has an `event`")
         if self.kind in SCHEMES:
             self._check_url()
         if self.retry_max_s < self.retry_s:

@@ -11,6 +11,7 @@ from zonemta_py.config.section import every
 from zonemta_py.config.services.events import BROKERS, EventSink
 from zonemta_py.events.sinks import tls
 from zonemta_py.events.sinks.base import SinkClient
+from zonemta_py.plugin.host import Host
 
 _LIBRARIES = {"amqp": "aio_pika", "nats": "nats", "redis": "redis", "kafka": "aiokafka"}
 
@@ -31,8 +32,12 @@ def _check(settings: EventSink) -> None:
         raise ConfigError(f"event_sinks[{settings.name}].path: {settings.path} is a folder; name a file in it")
 
 
-def client(settings: EventSink, source: str) -> SinkClient:
-    """source: the queue's name. Raises ConfigError."""
+def client(settings: EventSink, source: str, host: Host) -> SinkClient:
+    """source: the queue's name. host: plugins that sinks are for. Raises ConfigError."""
+    if settings.kind == "plugin":
+        from zonemta_py.events.sinks.plugin import PluginSink
+
+        return PluginSink(settings, source, host)
     if settings.kind == "file":
         from zonemta_py.events.sinks.file import FileSink
 
