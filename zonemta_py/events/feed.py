@@ -103,7 +103,7 @@ class Feed:
 
     def __init__(self, config: Config, queue: Asking, host: Host | None = None) -> None:
         """host: plugins that sinks are for."""
-        self._config, self._queue, self._folder, self._host = config, queue, config.folder, host or Host.empty()
+        self._config, self._queue, self._folder, self._host = config, queue, config.folder, host
         self._stopping = asyncio.Event()
         self._sinks: list[tuple[RunningSink, EventFilter]] = []
         self._source = ""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.events.sink import RETRY_AFTER_S_MAX
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkClient, SinkDown
 from zonemta_py.events.sinks.kinds import client
-from zonemta_py.plugin.host import Host
+
+if TYPE_CHECKING:
+    from zonemta_py.plugin.host import Host
 
 Told = Callable[[list[Ready], tuple[int, ...], str], None]
 """(batch, the indices of those that are refused for good, why)."""
@@ -33,7 +36,7 @@ async def resend(
 
     Raises ConfigError.
     """
-    sink, is_open = client(settings, source, host or Host.empty()), False
+    sink, is_open = client(settings, source, host), False
     try:
         for batch in _batches(events, settings):
             tries = 0

@@ -32,12 +32,12 @@ def _check(settings: EventSink) -> None:
         raise ConfigError(f"event_sinks[{settings.name}].path: {settings.path} is a folder; name a file in it")
 
 
-def client(settings: EventSink, source: str, host: Host) -> SinkClient:
+def client(settings: EventSink, source: str, host: Host | None = None) -> SinkClient:
     """source: the queue's name. host: plugins that sinks are for. Raises ConfigError."""
     if settings.kind == "plugin":
         from zonemta_py.events.sinks.plugin import PluginSink
 
-        return PluginSink(settings, source, host)
+        return PluginSink(settings, source, host or Host.empty())
     if settings.kind == "file":
         from zonemta_py.events.sinks.file import FileSink
 
