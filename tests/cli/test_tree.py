@@ -44,6 +44,7 @@ SECRET = "0123456789abcdef"
 ELSEWHERE = {
     "run": "the server: tests/cli/test_run.py",
     "sink": "a server: tests/cli/test_sink.py",
+    "plugin run": "a server: tests/cli/test_plugin_trial.py",
     "top": "a screen: tests/cli/test_top.py",
     "sendmail": "another program's arguments: tests/cli/test_sendmail.py",
     "postqueue": "another program's arguments: tests/cli/test_sendmail.py",
