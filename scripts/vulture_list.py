@@ -52,6 +52,7 @@ _.command_encoding
 
 # inspect.signature and typer read a command's parameters there
 _.__signature__
+_.__annotations__
 
 # hooks of the bundled plugins, found by their names
 _.api_mail

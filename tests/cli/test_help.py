@@ -129,6 +129,7 @@ WITHOUT_JSON = {
     "postqueue": "prints what Postfix's prints; -j is JSON",
     "postsuper": "prints how many, as Postfix's does",
     "send": "silent: the exit status says it",
+    "plugin run": "the log of a server, until it is ended",
     "top": "a screen",
     "init": "asks a person, and prints what that person is to publish",
     "completion": "a script for the shell",

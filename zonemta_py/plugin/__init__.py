@@ -53,7 +53,7 @@ from zonemta_py.plugin.arguments import (
     Stream,
 )
 from zonemta_py.plugin.encodings import decoded, encoded
-from zonemta_py.plugin.event_batches import Event
+from zonemta_py.plugin.event_batches import MailEvent
 from zonemta_py.plugin.http import HttpAnswer, HttpError, HttpRequest
 from zonemta_py.plugin.injection import InjectionRefused
 from zonemta_py.plugin.store import StoreUnavailable, Taking
@@ -61,9 +61,50 @@ from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject, Verdict
 from zonemta_py.queue.api import Delivery, Outcome, Result
 
 __all__ = [
-    "Address", "AdminRefused", "AdminUnavailable", "Attempts", "Auth", "Bounce", "CommandHandler", "ConnectOptions",
-    "Connection", "Defer", "Deferral", "Delivery", "Drop", "Ending", "Envelope", "Event", "Headers", "Hold",
-    "HttpAnswer", "HttpError", "HttpRequest", "Info", "InjectionRefused", "NextTry", "Node", "Notice", "Outcome",
-    "PluginApi", "Process", "Recipient", "Refusal", "Reject", "Reply", "Result", "Routing", "Server", "Session",
-    "Sni", "StoreUnavailable", "StoredMessage", "Stream", "Taking", "Verdict", "decoded", "encoded", "log",
+    "Address",
+    "AdminRefused",
+    "AdminUnavailable",
+    "Attempts",
+    "Auth",
+    "Bounce",
+    "CommandHandler",
+    "ConnectOptions",
+    "Connection",
+    "Defer",
+    "Deferral",
+    "Delivery",
+    "Drop",
+    "Ending",
+    "Envelope",
+    "Headers",
+    "Hold",
+    "HttpAnswer",
+    "HttpError",
+    "HttpRequest",
+    "Info",
+    "InjectionRefused",
+    "MailEvent",
+    "NextTry",
+    "Node",
+    "Notice",
+    "Outcome",
+    "PluginApi",
+    "Process",
+    "Recipient",
+    "Refusal",
+    "Reject",
+    "Reply",
+    "Result",
+    "Routing",
+    "Server",
+    "Session",
+    "Sni",
+    "StoreUnavailable",
+    "StoredMessage",
+    "Stream",
+    "Taking",
+    "Verdict",
+    "decoded",
+    "encoded",
+    "log",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 
-class Event:
+class MailEvent:
     """One event. id: stable, the same when it comes again, after a crash or in a replay. type: "delivered", "bounced"
     …, as `zonemta events schema` lists them. message: the id of the message, "" where there is none. ms: UNIX time in
     ms. body: all of it as CloudEvents 1.0 JSON on one line, UTF-8, as a webhook would get it."""
@@ -36,4 +36,4 @@ class Event:
         self._refused = str(reason)
 
     def __repr__(self) -> str:
-        return f"Event({self.id!r}, {self.type!r})"
+        return f"MailEvent({self.id!r}, {self.type!r})"

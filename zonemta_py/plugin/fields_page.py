@@ -42,7 +42,7 @@ from zonemta_py.plugin.arguments import (
     Sni,
     StoredMessage,
 )
-from zonemta_py.plugin.event_batches import Event
+from zonemta_py.plugin.event_batches import MailEvent
 from zonemta_py.plugin.http import HttpAnswer, HttpError, HttpRequest
 from zonemta_py.plugin.store import SharedStore, Taking
 from zonemta_py.plugin.verdicts import Defer, Drop, Hold, Reject
@@ -51,7 +51,7 @@ from zonemta_py.queue.api import Delivery, Outcome, Result
 from zonemta_py.queue.questions.question import Question
 
 KINDS: tuple[type, ...] = (
-    Address, Attempts, Auth, Bounce, ConnectOptions, Connection, Deferral, Delivery, Ending, Envelope, Event,
+    Address, Attempts, Auth, Bounce, ConnectOptions, Connection, Deferral, Delivery, Ending, Envelope, MailEvent,
     Headers, HttpAnswer, HttpRequest, Info, NextTry, Node, Notice, Outcome, PluginAdmin, PluginApi, Process,
     Recipient, Refusal, Reply, Result, Routing, Server, Session, SharedStore, Sni, StoredMessage, Taking,
 )  # fmt: skip

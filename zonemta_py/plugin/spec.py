@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from zonemta_py.mail.headers import Headers
     from zonemta_py.mail.reply import Reply
     from zonemta_py.plugin.api import PluginApi
-    from zonemta_py.plugin.event_batches import Event
+    from zonemta_py.plugin.event_batches import MailEvent
     from zonemta_py.queue.api import Delivery, Result
 
 __all__ = [
@@ -334,7 +334,7 @@ async def queue_release(zone: str, delivery: Delivery) -> None:
 
 
 @hook("events", Reject, Defer)
-async def event(batch: list[Event]) -> None:
+async def event(batch: list[MailEvent]) -> None:
     """What has happened to mail, in order, for a sink of kind plugin in [[event_sinks]]: when it returns, all of it has
     arrived.
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from zonemta_py.config import Config, ConfigError
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.events.sinks.base import Ready, Rejected, SinkDown
-from zonemta_py.plugin.event_batches import Event
+from zonemta_py.plugin.event_batches import MailEvent
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.verdicts import Defer, PluginFailed, Reject
 
@@ -57,7 +57,7 @@ class PluginSink:
         return
 
     async def send(self, batch: Sequence[Ready]) -> None:
-        events = [Event(one.id, one.type, one.subject, one.ms, one.body) for one in batch]
+        events = [MailEvent(one.id, one.type, one.subject, one.ms, one.body) for one in batch]
         try:
             await self._call.run({"batch": events})
         except Defer as verdict:
