@@ -19,7 +19,7 @@ from ports import free_port
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from benchmark import replicated, roots
+from benchmark import plugged, replicated, roots
 from benchmark.contenders import BenchError, Contender, Postfix, Zonemta
 from benchmark.counted import SHAPES, count
 from benchmark.load import smtp_source
@@ -60,7 +60,7 @@ def main(
             " zonemta-logged, zonemta-logged-json, zonemta@DIR (another checkout), replicated (on three NATS servers),"
             " three (nodes, on three NATS servers),"
             " queues=N,"
-            " queues=N@SHARE (of a core for each process)."
+            " queues=N@SHARE (of a core for each process), plugins=N, plugins-rspamd, haraka=N, haraka-rspamd."
         ),
     ] = "zonemta,postfix",
     against: Annotated[
@@ -171,6 +171,11 @@ def _contenders(text: str, work: Path, to: Console) -> list[Contender]:
             made.append(replicated.ThreeNodes(work / name, free_port()))
         elif is_one(name):
             made.append(Queues(name, work / name.replace("=", "-"), free_port()))
+        elif plugged.is_one(name):
+            if missing := plugged.missing(name):
+                to.print(f"[bold yellow]{name} is NOT measured: {missing}.[/]")
+            else:
+                made.append(plugged.make(name, work / name.replace("=", "-"), free_port()))
         elif name in SECTIONS:
             made.append(Variant(name, work / name, free_port()))
         elif name.startswith(PREFIX):
