@@ -224,6 +224,33 @@ def test_plugins_in_the_table(zonemta: Callable[..., Any], config: Path) -> None
     assert "to 127.0.0.9 port 25 by SMTP" in ran.out
 
 
+def test_who_has_set_what(zonemta: Callable[..., Any], tmp_path: Path) -> None:
+    """Each plugin has a line of its own, in their order; of a login only the user is shown."""
+    first, second = tmp_path / "first.py", tmp_path / "second.py"
+    first.write_text(
+        "async def queue_route(envelope, routing):\n"
+        "    routing.host, routing.delay_s, routing.auth = 'mx.a.test', 5, ('ann', 'geheim')\n"
+        "    routing.notes['seen'] = True\n"
+    )
+    second.write_text(
+        "from zonemta_py.plugin import Hold\n\nasync def queue_route(envelope, routing):\n"
+        "    routing.host = 'mx.b.test'\n    if routing.recipient[0] == 'h':\n        raise Hold('later')\n"
+    )
+    file = tmp_path / "c.toml"
+    file.write_text(f"[plugins]\nenabled = ['{first}', '{second}']\n")
+    for to in ("bob@d.org", "held@d.org"):
+        ran = zonemta("route", "--from", "a@b.org", "--to", to, "--plugins", "--json", "--config", file)
+        (answer,) = json.loads(ran.out)
+        assert answer["plugins"]["steps"] == [
+            {"plugin": "first", "set": {"host": "mx.a.test", "auth": "ann", "delay_s": 5, "notes": {"seen": True}}},
+            {"plugin": "second", "set": {"host": "mx.b.test"}},
+        ]
+    ran = zonemta("route", "--from", "a@b.org", "--to", "bob@d.org", "--plugins", "--config", file)
+    assert "plugin second" in ran.out
+    assert "host = 'mx.b.test'" in ran.out
+    assert "geheim" not in ran.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

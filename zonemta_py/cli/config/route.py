@@ -8,7 +8,9 @@ and blocks that were learnt are in `zonemta explain`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from ipaddress import ip_address
 from typing import Annotated, Any
 
@@ -22,8 +24,10 @@ from zonemta_py.mail.address import AddressRefused, parse_mail, parse_rcpt
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.arguments import Routing
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.queue_hooks import PluginHooks
+from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.verdicts import Verdict
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.hooks import Routed, chosen
@@ -63,14 +67,49 @@ def route(
     settings = configuration(config)
     host = _host(settings)
     envelope = _envelope(sender, to, origin, user)
-    fields = _fields([*(header or []), *([f"X-Sending-Zone: {zone_header}"] if zone_header else [])])
-    hooks = PluginHooks(host) if plugins else None
-    answers = asyncio.run(_answers(settings, _listener(settings, listener), host, envelope, fields, hooks, dns))
+    section = _fields([*(header or []), *([f"X-Sending-Zone: {zone_header}"] if zone_header else [])])
+    hooks = _TracedHooks(host) if plugins else None
+    answers = asyncio.run(_answers(settings, _listener(settings, listener), host, envelope, section, hooks, dns))
     if json:
         return print_json(answers)
     for answer in answers:
         _show(answer)
     return None
+
+
+class _TracedHost(Host):
+    """The same plugins, asked one by one at queue_route. steps: of the recipient that was asked about last: plugin, and
+    what it has set."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__((call for name in HOOKS for call in host.calls(name)), host.apis)
+        self.steps: list[dict[str, Any]] = []
+
+    async def call(self, name: str, /, **arguments: Any) -> None:
+        if name != "queue_route":
+            return await super().call(name, **arguments)
+        self.steps, routing = [], arguments["routing"]
+        for call in self.calls(name):
+            before = copy.deepcopy(dict(_values(routing)))
+            try:
+                await self.only({call.plugin}).call(name, **arguments)
+            finally:
+                found = {field: value for field, value in _values(routing) if value != before[field]}
+                self.steps.append({"plugin": call.plugin, "set": found})
+        return None
+
+
+def _values(routing: Routing) -> Iterator[tuple[str, Any]]:
+    """For people: of a login the user alone."""
+    for one in fields(routing):
+        value = getattr(routing, one.name)
+        yield one.name, value[0] if one.name == "auth" and value else value
+
+
+class _TracedHooks(PluginHooks):
+    def __init__(self, host: Host) -> None:
+        self.traced = _TracedHost(host)
+        super().__init__(self.traced)
 
 
 def _envelope(sender: str, to: list[str], origin: str, user: str) -> Envelope:
@@ -114,10 +153,10 @@ def _host(config: Config) -> Host:
 
 
 async def _answers(
-    config: Config, listener: Listener, host: Host, envelope: Envelope, fields: bytes, hooks: PluginHooks | None,
+    config: Config, listener: Listener, host: Host, envelope: Envelope, section: bytes, hooks: _TracedHooks | None,
     dns: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    if (refusal := await handed_in(config, listener, host, envelope, fields, hooks is not None)) is not None:
+    if (refusal := await handed_in(config, listener, host, envelope, section, hooks is not None)) is not None:
         raise CommandError(Exit.DATA, f"the message would be refused: {refusal}")
     router = Router(config.zones)
     return [await _answer(config, router, envelope, recipient, hooks, dns) for recipient in envelope.recipients]
@@ -154,7 +193,7 @@ async def handed_in(
 
 
 async def _answer(
-    config: Config, router: Router, envelope: Envelope, recipient: Recipient, hooks: PluginHooks | None, dns: bool
+    config: Config, router: Router, envelope: Envelope, recipient: Recipient, hooks: _TracedHooks | None, dns: bool
 ) -> dict[str, Any]:
     """What JSON shows of one recipient; the table is made of it."""
     question = (envelope.sender, recipient.address, envelope.origin, envelope.sending_zone, envelope.headers)
@@ -183,7 +222,7 @@ async def _answer(
     return answer
 
 
-async def _asked(hooks: PluginHooks, envelope: Envelope, routed: Routed, answer: dict[str, Any]) -> Routed:
+async def _asked(hooks: _TracedHooks, envelope: Envelope, routed: Routed, answer: dict[str, Any]) -> Routed:
     before = routed.zone
     if not hooks.routes:
         answer["plugins"] = {"said": "none has the hook queue_route"}
@@ -191,9 +230,12 @@ async def _asked(hooks: PluginHooks, envelope: Envelope, routed: Routed, answer:
     try:
         routed = await hooks.route(envelope, routed)
     except QueueRefusal as refusal:
-        answer["plugins"] = {"said": f"refuse the message: {refusal.reply}"}
+        answer["plugins"] = {"said": f"refuse the message: {refusal.reply}", "steps": hooks.traced.steps}
         return routed
-    answer["plugins"] = {"said": _verdict(routed, before), "zone": routed.zone, "routing": chosen(routed.routing or {})}
+    answer["plugins"] = {
+        "said": _verdict(routed, before), "zone": routed.zone, "routing": chosen(routed.routing or {}),
+        "steps": hooks.traced.steps,
+    }  # fmt: skip
     return routed
 
 
@@ -231,6 +273,9 @@ def _show(answer: dict[str, Any]) -> None:
     ]
     if "plugins" in answer:
         said = answer["plugins"]
+        for step in said.get("steps", ()):
+            what = ", ".join(f"{name} = {value!r}" for name, value in step["set"].items()) or "sets nothing"
+            rows.append((f"plugin {step['plugin']}", "", "", step["set"].get("zone", ""), what))
         rows.append(("hook queue_route", "", "", said.get("zone", ""), said["said"]))
     hosts = ["the MX hosts" if host == "mx" else f"{host} port {port}" for host, port in answer["hosts"]]
     way = ", else to ".join(hosts) or "the MX hosts"
