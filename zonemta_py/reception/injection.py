@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config, Listener
-from zonemta_py.mail.lines import Undotted
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Session, StoredMessage
@@ -22,7 +22,7 @@ from zonemta_py.queue.api import QueueRefusal, Reception, Unanswered
 from zonemta_py.reception.connection_limits import ConnectionLimits
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
-from zonemta_py.reception.receiver import MessageRefused, Receiver, tell_refused
+from zonemta_py.reception.receiver import MessageRefused, Receiver, take_whole, tell_refused
 
 if TYPE_CHECKING:
     from zonemta_py.plugin.host import Host
@@ -102,25 +102,20 @@ class PluginReception:
         self, wanted: Injection, site: ListenerSettings, session: Session, digest: hashlib._Hash
     ) -> StoredMessage:
         """Raises QueueRefusal, Verdict, MessageRefused."""
-        envelope, limits = wanted.envelope, self._config.limits
+        envelope = wanted.envelope
         opening = Trace(LISTENER, CLIENT, site.hostname, PROTOCOL).opening()
         receiver = Receiver(site, session, envelope, opening, session.id)
-        decoder = Undotted(
-            limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
-        )
-        try:
+
+        async def blocks() -> AsyncIterator[bytes]:
             async for block in wanted.blocks:
                 digest.update(block)
-                if receiver.take(decoder.feed(block)):
-                    await receiver.pump()
-                _raise_refusal(decoder)
-            receiver.take(decoder.finish())
-            _raise_refusal(decoder)
+                yield block
+
+        def complete() -> None:
             if wanted.key:
                 envelope.digest = digest.digest()
-            receipt = await receiver.accept(decoder.eightbit, decoder.long)
-        finally:
-            receiver.abort()
+
+        receipt = await take_whole(receiver, self._config.limits, blocks(), complete)
         return StoredMessage(receipt.id, receipt.accepted, receipt.suppressed, receipt.repeated)
 
     @staticmethod
@@ -133,8 +128,3 @@ def _asked(wanted: Injection) -> tuple[object, ...]:
     one = wanted.envelope
     people = [person.address for person in one.recipients]
     return (one.sender, people, one.sending_zone, one.campaign, one.tenant, one.account, one.priority)
-
-
-def _raise_refusal(decoder: Undotted) -> None:
-    if decoder.refusal is not None:
-        raise MessageRefused(decoder.refusal)

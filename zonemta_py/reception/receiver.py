@@ -10,13 +10,14 @@ section is `refusal`, known from `take` on and raised by the last two as Refused
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from zonemta_py.logs.privacy import UserName
 from zonemta_py.mail import edits
 from zonemta_py.mail.addresses.senders import ANYBODY
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.lines import Undotted
 from zonemta_py.mail.reply import Reply
 from zonemta_py.plugin.api import log
 from zonemta_py.plugin.arguments import Info, Refusal, Session, StoredMessage
@@ -27,6 +28,7 @@ from zonemta_py.reception.ingest import Ingest
 from zonemta_py.reception.permission import bind
 
 if TYPE_CHECKING:
+    from zonemta_py.config import Limits
     from zonemta_py.plugin.host import Host
     from zonemta_py.reception.listener import ListenerSettings
 
@@ -71,6 +73,27 @@ async def tell_refused(
         reply = refused if isinstance(refused, Reply) else getattr(refused, "reply", UNKNOWN)
         refusal = Refusal(stage, reply, recipient)
     await host.call("message_refused", envelope=envelope, session=session, refusal=refusal)
+
+
+async def take_whole(
+    receiver: Receiver, limits: Limits, blocks: AsyncIterator[bytes], complete: Callable[[], None]
+) -> Receipt:
+    """A message that comes as it is, without dots: over HTTP, from a plugin. complete: called when all has come, before
+    it is accepted. Raises QueueRefusal, Verdict, MessageRefused, and what `blocks` raises; nothing is stored then."""
+    decoder = Undotted(limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse")
+    try:
+        async for block in blocks:
+            if receiver.take(decoder.feed(block)):
+                await receiver.pump()
+            if decoder.refusal is not None:
+                raise MessageRefused(decoder.refusal)
+        receiver.take(decoder.finish())
+        if decoder.refusal is not None:
+            raise MessageRefused(decoder.refusal)
+        complete()
+        return await receiver.accept(decoder.eightbit, decoder.long)
+    finally:
+        receiver.abort()
 
 
 class Receiver:

@@ -16,7 +16,6 @@ from zonemta_py.config.senders import Rights, rights
 from zonemta_py.events.hub import Hub
 from zonemta_py.journal.folders import folder_of
 from zonemta_py.mail.envelope import Envelope
-from zonemta_py.mail.lines import Undotted
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.trace import Trace
 from zonemta_py.plugin.arguments import Info, Session
@@ -30,7 +29,7 @@ from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.login import Login
 from zonemta_py.reception.permission import bind
 from zonemta_py.reception.pull import NamedQueues
-from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark, tell_refused, tell_stored
+from zonemta_py.reception.receiver import NOBODY, MessageRefused, Receiver, mark, take_whole, tell_refused, tell_stored
 from zonemta_py.reception.scope import EVERYTHING, KeyScope
 from zonemta_py.web.api.feedback.webhooks import Fetch, SignedWebhooks
 from zonemta_py.web.api.templates.check import TemplateCheck, TemplateStore
@@ -134,7 +133,7 @@ class RequestContext:
     ) -> Receipt:  # fmt: skip
         """Submits a message, with its bytes as they come. contents: plugins look at them. Raises RequestProblem,
         QueueRefusal, Verdict, MessageRefused."""
-        session, site, limits = self.address(envelope, visit), self.site, self.config.limits
+        session, site = self.address(envelope, visit), self.site
         visit.key.speak(envelope.sender)
         try:
             if site.host.listens("api_mail"):
@@ -143,20 +142,7 @@ class RequestContext:
             fit = partial(self._in_scope, visit.key.scope) if visit.key.scope.bound else None
             receiver = Receiver(site, session, envelope, opening, visit.id, fit, contents=contents)
             digest.name(envelope)
-            decoder = Undotted(
-                limits.message_bytes, limits.line_bytes, limits.line_ends == "normalise", limits.nul == "refuse"
-            )
-            try:
-                async for block in blocks:
-                    if receiver.take(decoder.feed(block)):
-                        await receiver.pump()
-                    _raise_refusal(decoder)
-                receiver.take(decoder.finish())
-                _raise_refusal(decoder)
-                digest.put_into(envelope)
-                return await receiver.accept(decoder.eightbit, decoder.long)
-            finally:
-                receiver.abort()
+            return await take_whole(receiver, self.config.limits, blocks, partial(digest.put_into, envelope))
         except Drop as verdict:
             await self._tell_refused(session, envelope, verdict)
             return DROPPED
@@ -315,11 +301,6 @@ class Digest:
     def put_into(self, envelope: Envelope) -> None:
         if self._sum is not None:
             envelope.request, envelope.digest = self._key, self._sum.digest()
-
-
-def _raise_refusal(decoder: Undotted) -> None:
-    if decoder.refusal is not None:
-        raise MessageRefused(decoder.refusal)
 
 
 _PURPOSE = b"zonemta-py: cursors of pages"
