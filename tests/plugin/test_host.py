@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin import calls
 from zonemta_py.plugin.host import Host
-from zonemta_py.plugin.spec import Address, Attempts, Bounce, Notice, Routing, Session, Sni
+from zonemta_py.plugin.spec import Address, Attempts, Auth, Bounce, Notice, Process, Routing, Session, Sni
 from zonemta_py.plugin.verdicts import Defer, Drop, PluginFailed, Reject
 
 MakeHost = Callable[..., Host]
@@ -165,19 +167,84 @@ async def test_a_blocking_plugin_is_measured_and_named(make_host: MakeHost, capl
     assert only["worst_s"] == only["seconds"] >= 0.03
 
 
-async def test_a_stubborn_plugin_is_still_counted(make_host: MakeHost) -> None:
-    """One that swallows its cancellation ends when it likes, but not unseen."""
-    source = """
+@pytest.mark.parametrize(
+    "then",
+    [
+        "return",
+        "raise KeyError(1)",
+        "await asyncio.sleep(0.01)",
+        "await _stubborn()",
+    ],
+)
+async def test_a_stubborn_plugin_is_cut_off(
+    make_host: MakeHost, then: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it makes of its cancellation: what it was to check is not checked. It has a moment to clean up, and is
+    not resumed after that."""
+    monkeypatch.setattr(calls, "GRACE_S", 0.05)
+    source = f"""
         import asyncio
-        async def smtp_rcpt_to():
+        async def _stubborn():
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                pass
+                {then}
+        async def smtp_rcpt_to():
+            await _stubborn()
     """
     host = make_host(source, timeout_s=0.02)
-    await rcpt(host)
-    assert host.statistics()[0]["overruns"] == 1
+    with pytest.raises(PluginFailed):
+        await rcpt(host)
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+    if "raise" not in then:
+        assert "was cut off" in caplog.text
+    [counted] = host.statistics()
+    assert (counted["failures"], counted["overruns"]) == (1, 1)
+
+
+async def test_a_stubborn_plugin_cannot_keep_its_caller(make_host: MakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the client hangs up, or the process ends, the call does, however the plugin likes that."""
+    monkeypatch.setattr(calls, "GRACE_S", 0.05)
+    source = """
+        import asyncio
+        async def smtp_rcpt_to(address):
+            while True:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    if address.address == "soft@x.test":
+                        return
+    """
+    for name in ("soft", "hard"):
+        host = make_host(source, timeout_s=60)
+        task = asyncio.create_task(host.call("smtp_rcpt_to", address=Address(f"{name}@x.test"), session=Session()))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_the_loop_of_the_process_goes_on(make_host: MakeHost, tmp_path: Path) -> None:
+    """A plugin that stops it has failed, and nobody else notices."""
+    host = make_host("import asyncio\nasync def smtp_rcpt_to(): asyncio.get_running_loop().stop()")
+    await host.begin(Process("receiver", 1), tmp_path)
+    with pytest.raises(PluginFailed, match="raised RuntimeError: the event loop is the server's"):
+        await rcpt(host)
+    await asyncio.sleep(0.01)
+    await host.end()
+
+
+def test_a_death_is_about_one_user_and_not_about_all_of_a_client() -> None:
+    """Many log in from one address: behind a proxy, or a web server on this machine."""
+    session = Session(client="127.0.0.1")
+    anna, ben = (
+        calls.subject_of("smtp_auth", {"auth": Auth(name, "x"), "session": session}) for name in ("anna", "ben")
+    )
+    assert anna != ben
+    assert "anna" in anna.about
+    assert "shop.test" in calls.subject_of("smtp_sni", {"server_name": "shop.test", "data": Sni()}).about
 
 
 async def test_cancellation_from_outside_passes(make_host: MakeHost) -> None:

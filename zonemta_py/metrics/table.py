@@ -149,7 +149,7 @@ _ROWS = (
     _counter("plugin_calls", "Calls of plugins.", "plugin", "hook"),
     _counter("plugin_seconds", "Time spent in plugins.", "plugin", "hook"),
     _counter("plugin_failures", "Calls that failed or took too long.", "plugin", "hook"),
-    _gauge("plugin_recent_failures", "Failures of plugins within the last 5 minutes.", "plugin"),
+    _gauge("plugin_recent_failures", "Failures of plugins within 5 minutes, deaths of processes included.", "plugin"),
     _counter("plugin_verdicts", "Verdicts of plugins.", "plugin", "hook"),
     _counter("plugin_count", "Counters of plugins: `api.count(counter, n, label)`.", "plugin", "counter", "label"),
     _gauge("plugin_gauge", "Gauges of plugins: `api.gauge(gauge, value, label)`, as each process has them.", "plugin",

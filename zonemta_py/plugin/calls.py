@@ -31,6 +31,12 @@ from zonemta_py.plugin.verdicts import Defer, Hold, PluginFailed, Verdict
 from zonemta_py.plugin.watchdog import WATCH, Watched
 from zonemta_py.queue.poison import NOTHING, UNDER_WAY, Subject
 
+GRACE_S = 1.0
+"""What a call that is cut off has to clean up."""
+_left = list[Coroutine[Any, Any, Any]]()
+"""Calls that did not end when they were told to. Kept for good: to be collected a coroutine has to be closed, and one
+that goes on regardless would not end then, either."""
+
 
 class Misbehaved(Exception):
     """What the host found a plugin doing wrong: too slow, bad return value, waiting where it must not. One sentence."""
@@ -303,8 +309,12 @@ def subject_of(hook: str, arguments: dict[str, Any]) -> Subject:
         return Subject(f"mail of <{envelope.sender}> to <{to}>")
     if (address := arguments.get("address")) is not None:
         return Subject(f"<{address.address}>{client}")
+    if (auth := arguments.get("auth")) is not None:
+        return Subject(f"the login of {auth.username!r}{client}")
     if session is not None:
         return Subject(f"a client{client}")
+    if (name := arguments.get("server_name")) is not None:
+        return Subject(f"TLS for {name!r}")
     return NOTHING
 
 
@@ -325,9 +335,34 @@ def _step(resume: Callable[[Any], Any], value: Any) -> Any:
         raise Escaping(error) from None
 
 
+class _Leaving:
+    """A plugin was told to end: `due` says that it has had its time for that, and its task is cancelled once more."""
+
+    __slots__ = ("_task", "_timer", "due")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task, self.due = task, False
+        self._timer = asyncio.get_running_loop().call_later(GRACE_S, self._fall_due)
+
+    def _fall_due(self) -> None:
+        self.due = True
+        self._task.cancel()
+
+    def leave(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """It is not resumed any more."""
+        _left.append(coroutine)
+        self._task.uncancel()  # this cancellation was ours
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+
 @types.coroutine
-def watched(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject) -> Generator[Any, Any, Any]:
-    """Awaits what a plugin does, however long that takes."""
+def watched(
+    coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject, leaves: bool = False
+) -> Generator[Any, Any, Any]:
+    """Awaits what a plugin does, however long that takes. leaves: cancelled, it has GRACE_S to end, and is left behind
+    then."""
     before = WATCH.enter(call, subject)
     try:
         waited_for = _step(coroutine.send, None)
@@ -335,11 +370,12 @@ def watched(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject) -
         return end.value
     finally:
         WATCH.leave(before)
-    return (yield from _resuming(coroutine, waited_for, call, subject))
+    return (yield from _resuming(coroutine, waited_for, call, subject, leaves))
 
 
 async def limited(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject) -> Any:
-    """Awaits a call's coroutine, which may wait for its limit at most. Raises CutOff when it does."""
+    """Awaits a call's coroutine, which may wait for its limit at most. Raises CutOff when it waits for longer, whatever
+    it makes of being cut off."""
     limit_s = call.limit_s
     if not inspect.iscoroutine(coroutine):
         raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine; define the hook with async def")
@@ -350,20 +386,27 @@ async def limited(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subj
         return end.value
     finally:
         WATCH.leave(before)
-    timer = asyncio.timeout(limit_s)
+    timer, task = asyncio.timeout(limit_s), asyncio.current_task()
+    cancelling = task.cancelling() if task is not None else 0
     try:
         async with timer:
-            return await _resumed(coroutine, waited_for, call, subject)
+            value = await _resumed(coroutine, waited_for, call, subject, True)
     except TimeoutError:
         if timer.expired():
             raise CutOff(_too_long(limit_s)) from None
         raise
+    if task is not None and task.cancelling() > cancelling:  # it was meant for all of the task
+        raise asyncio.CancelledError
+    if timer.expired():
+        raise CutOff(_too_long(limit_s))
+    return value
 
 
 def _resuming(
-    coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call, subject: Subject
+    coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call, subject: Subject, leaves: bool
 ) -> Generator[Any, Any, Any]:
     """Continues a coroutine that was started by hand and waits for `waited_for`."""
+    leaving: _Leaving | None = None
     try:
         while True:
             try:
@@ -372,6 +415,12 @@ def _resuming(
                 coroutine.close()
                 raise
             except BaseException as error:
+                if leaves and from_outside(error):
+                    if leaving is not None and leaving.due:
+                        leaving.leave(coroutine)
+                        raise
+                    if leaving is None and (task := asyncio.current_task()) is not None:
+                        leaving = _Leaving(task)
                 before = WATCH.enter(call, subject)
                 try:
                     waited_for = _step(coroutine.throw, error)
@@ -385,6 +434,9 @@ def _resuming(
                     WATCH.leave(before)
     except StopIteration as end:
         return end.value
+    finally:
+        if leaving is not None:
+            leaving.end()
 
 
 _resumed = types.coroutine(_resuming)

@@ -33,7 +33,7 @@ from zonemta_py.plugin.services import PluginServices
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.plugin.store import Ask
 from zonemta_py.plugin.verdicts import Drop, PluginFailed
-from zonemta_py.plugin.watchdog import WATCHDOG
+from zonemta_py.plugin.watchdog import WATCHDOG, keep_running
 from zonemta_py.queue.poison import HOOK_DEATHS_MAX, UNDER_WAY
 
 __all__ = ["Host", "PluginError"]
@@ -140,7 +140,8 @@ class Host:
         of them. counted: what the one before died of is counted here."""
         if counted and not self._calls and not self.routes:
             return
-        UNDER_WAY.open(folder, process, counted)
+        if not UNDER_WAY.active:  # else these are the plugins of another configuration
+            UNDER_WAY.open(folder, process, counted)
         for calls in (*self._calls.values(), *self.routes.by_plugin.values()):
             for call in calls:
                 if UNDER_WAY.left_out(call.plugin, call.hook.name):
@@ -162,6 +163,7 @@ class Host:
         """The process's event loop runs: `start`, then tasks. Other hooks wait for it. folder: the MTA's."""
         if not self.apis:
             return
+        keep_running(asyncio.get_running_loop())
         if services is not None:
             self.ask(services.store, services.admin)
             for api in self.apis:

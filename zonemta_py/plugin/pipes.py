@@ -128,7 +128,7 @@ class Reader:
         try:
             work = self._call.begin({**arguments, "stream": self._meter})
             if inspect.iscoroutine(work):
-                work = watched(work, self._call, subject_of(self._call.hook.name, arguments))
+                work = watched(work, self._call, subject_of(self._call.hook.name, arguments), leaves=True)
             value = await work
             self._call.expect_nothing(value)
             self._call.expect_values(before)
@@ -272,7 +272,7 @@ async def _blamed(call: Call, answer: AsyncIterator[bytes], meter: Meter, subjec
         while True:
             started, waited = perf_counter(), meter.waited_s
             try:
-                piece = await watched(anext(answer, None), call, subject)
+                piece = await watched(anext(answer, None), call, subject, leaves=True)
             finally:
                 spent += perf_counter() - started - (meter.waited_s - waited)
             if piece is None:

@@ -10,6 +10,7 @@ answer 451 meanwhile, so that nothing passes a check that was not made; others a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -138,3 +139,18 @@ def strike(call: Watched, seconds: float) -> None:
 
 
 WATCH = Watch()
+
+
+def keep_running(loop: asyncio.AbstractEventLoop) -> None:
+    """A plugin cannot stop the loop of its process, and all that runs there with it: that is its failure."""
+    if hasattr(loop, "_kept_running"):
+        return
+    stop = loop.stop
+
+    def stopping() -> None:
+        if WATCH.now is not None:
+            raise RuntimeError("the event loop is the server's, and a plugin cannot stop it")
+        stop()
+
+    loop.stop = stopping  # type: ignore[method-assign]
+    loop._kept_running = True  # type: ignore[attr-defined]

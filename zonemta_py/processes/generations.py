@@ -500,8 +500,10 @@ class Generations:
         """It is the one that runs from now on."""
         before = self._names()
         self._processes.remind()
+        same = given.config == self.config and host.files == self._host.files
         self._given, self._host = given, host
-        _forget_deaths(given.config.folder)
+        if not same:  # asked again, since what had been asked has died of it: that is known
+            _forget_deaths(given.config.folder)
         self._processes.stop_s = given.config.server.stop_s
         roles.begin(given.config, int(self._clock() * 1000))
         self._start_queues()

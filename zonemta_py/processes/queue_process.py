@@ -96,6 +96,7 @@ class Plugged:
         self._ending = asyncio.ensure_future(before.end())
         if self._services is not None:
             self._services.use(config)
+        host.watch_over(config.folder, str(self._process))
         self.begin()
 
     # -- their life

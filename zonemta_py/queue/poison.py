@@ -171,6 +171,13 @@ class Deaths:
         since_ms = (time.time() - HOOK_S) * 1000
         return sum((row["plugin"], row["hook"]) == (plugin, hook) and row["at_ms"] >= since_ms for row in self._rows)
 
+    def lately(self, seconds: float) -> list[tuple[str, int]]:
+        """Plugins, and how many processes each has ended in that time."""
+        self._read()
+        since_ms = (time.time() - seconds) * 1000
+        found = Counter(row["plugin"] for row in self._rows if row["plugin"] and row["at_ms"] >= since_ms)
+        return list(found.items())
+
     def rows(self) -> list[dict[str, Any]]:
         """All of them, oldest first."""
         self._read()

@@ -90,9 +90,12 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
         "zonemta_spooled_messages": [[[], spool.count if spool is not None else 0]],
         "zonemta_spooled_bytes": [[[], spool.bytes if spool is not None else 0]],
         "zonemta_leases_out": [[[name], out[name]] for name in {zone.name for zone in core.config.zones} | out.keys()],
-        "zonemta_plugin_recent_failures": [
-            [[name], n] for name, n in core.counters.plugin_failures.rows(core.clock.monotonic())
-        ],
+        "zonemta_plugin_recent_failures": _summed(
+            (
+                *core.counters.plugin_failures.rows(core.clock.monotonic()),
+                *queue.poison.deaths.lately(plugin_failures.WINDOW_S),
+            )
+        ),
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.core.disk.refusal(queue.core.clock.monotonic()) is None)]],
         "zonemta_disk_free_bytes": [[[], free_bytes(core.config.folder)]],
