@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -86,9 +87,33 @@ CASES = [
     for hook, declared in HOOKS.items()
     if not declared.streams
     for name in values.checked(hook, declared.arguments)
+    if not name.endswith(", kept")
     for rule in values.RULES[name]
     for kind in VALUES
 ]
+
+
+KEPT = [
+    (hook, values.argument_of(name), rule.field)
+    for hook, declared in HOOKS.items()
+    for name in values.checked(hook, declared.arguments)
+    if name.endswith(", kept")
+    for rule in values.RULES[name]
+]
+
+
+@pytest.mark.parametrize(("hook", "name", "field"), KEPT)
+async def test_what_is_not_a_plugins_to_change_stays(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture, hook: str, name: str, field: str
+) -> None:
+    """What the server itself goes on with: what a delivery is of, above all."""
+    host = make_host(f"async def {hook}({name}):\n    {name}.{field} = object()\n")
+    given = arguments(hook)
+    before = getattr(given[name], field)
+    with contextlib.suppress(PluginFailed):
+        await host.call(hook, **given)
+    assert f"p1.py:1: set {name}.{field} to" in caplog.text
+    assert getattr(given[name], field) == before
 
 
 @pytest.mark.parametrize(("hook", "name", "field", "kind"), CASES)

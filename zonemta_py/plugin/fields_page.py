@@ -108,6 +108,7 @@ def _hook(hook: spec.Hook) -> str:
     only = [
         f"Of `{values.argument_of(name)}` only `{rule.field}` may be changed."
         for name in values.HOOKS_RULES.get(hook.name, ())
+        if not name.endswith(", kept")
         if " only " in name
         for rule in values.RULES[name]
     ]

@@ -6,6 +6,7 @@ A check costs what the fields cost that its hook may change. Failures: none; `wr
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import socket as sockets
@@ -19,6 +20,7 @@ from zonemta_py.mail import notes
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
+from zonemta_py.queue.api import Delivery
 
 if TYPE_CHECKING:
     from zonemta_py.plugin.arguments import Routing
@@ -257,7 +259,18 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }  # fmt: skip
 """By the name of the argument."""
 RULES["envelope only notes"] = (_OF_MESSAGE,)
-HOOKS_RULES: Mapping[str, tuple[str, ...]] = {"queue_route": ("routing", "envelope only notes")}
+_KEPT = {
+    "delivery": tuple(
+        one.name for one in dataclasses.fields(Delivery) if one.name not in {rule.field for rule in RULES["delivery"]}
+    ),
+    "bounce": ("id", "zone"),
+    "routing": ("recipient",),
+}  # fmt: skip
+RULES |= {
+    f"{name}, kept": tuple(Rule(field, lambda _: False, "stay as it is") for field in kept)
+    for name, kept in _KEPT.items()
+}
+HOOKS_RULES: Mapping[str, tuple[str, ...]] = {"queue_route": ("routing", "envelope only notes", "routing, kept")}
 """What is checked of a hook; of others all arguments that have rules. Of the envelope only its notes are anybody's to
 change there."""
 
@@ -272,12 +285,13 @@ _GETTERS = {name: _getter([rule.field for rule in rules]) for name, rules in RUL
 
 def checked(hook: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the rules for a hook's arguments."""
-    return HOOKS_RULES.get(hook) or tuple(name for name in arguments if name in RULES)
+    names = (name for one in arguments for name in (f"{one}, kept", one))  # what is kept first: others are read from it
+    return HOOKS_RULES.get(hook) or tuple(name for name in names if name in RULES)
 
 
 def argument_of(name: str) -> str:
     """The argument that rules of that name are about."""
-    return name.partition(" ")[0]
+    return name.partition(" ")[0].rstrip(",")
 
 
 Before = list[tuple[str, Any, list[Any]]]
@@ -286,8 +300,13 @@ Before = list[tuple[str, Any, list[Any]]]
 
 def before(names: tuple[str, ...], arguments: Mapping[str, Any]) -> Before:
     """For `wrong` and `put_back`."""
-    there = [(name, arguments[name.partition(" ")[0]]) for name in names]
-    return [(name, one, [_copied(value) for value in _GETTERS[name](one)]) for name, one in there if one is not None]
+    there = [(name, arguments[argument_of(name)]) for name in names]
+    return [(name, one, _copies(name, one)) for name, one in there if one is not None]
+
+
+def _copies(name: str, argument: Any) -> list[Any]:
+    found = _GETTERS[name](argument)
+    return [*found] if name.endswith(", kept") else [_copied(value) for value in found]
 
 
 def _copied(value: Any) -> Any:

@@ -1,0 +1,29 @@
+"""A plugin that does wrong things at its hooks, amid the mail of others: one copy of each acknowledged message,
+everybody else's arrives, and the plugin is named. All of them: scripts/trials/plugin_misbehaviour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from survival.plugin_misbehaviour import Group, broken
+
+CASES = (
+    ("raise", "smtp_rcpt_to"), ("return", "message_queue"), ("keyboard", "sender_connection"),
+    ("sys_exit", "queue_bounce"), ("garbage_lines", "smtp_mail_from"), ("garbage_object", "sender_headers"),
+    ("sleep", "sender_response_error"), ("swallow", "queue_route"), ("swallow", "message_analyze"),
+    ("swallow_once", "sender_fetch"), ("loop", "smtp_data"), ("loop", "sender_connect"), ("cancel", "queue_retry"),
+)  # fmt: skip
+
+
+async def test_what_a_plugin_does_wrong_hinders_nobody_else(tmp_path: Path) -> None:
+    group = Group(tmp_path / "wrong", CASES)
+    await group.run(lambda case: None)
+    assert broken([group]) == []
+    assert len(group.others.acknowledged) > 1
+
+
+async def test_what_ends_processes_hinders_nobody_else(tmp_path: Path) -> None:
+    """At every start of a process, too, after a reload that has brought it."""
+    group = Group(tmp_path / "deadly", (("exit", "sender_headers"), ("segfault", "queue_route"), ("exit", "start")))
+    await group.run(lambda case: None)
+    assert broken([group]) == []
