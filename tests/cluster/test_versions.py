@@ -87,7 +87,7 @@ async def test_a_change_is_a_version_and_others_are_named_until_they_have_it(tmp
         c.again()  # with the file of version 1
         await c.mta.taking()
         assert "is older than version 3" in c.mta.log.read_text()
-        assert "20/min" in (await at_rest(in_force, c))
+        await until(lambda: "20/min" in in_force(c))
         await until(lambda: agreed(a, "c") == (1, [key]))
 
         rows = (await at_rest(a.mta.ask, "cluster-versions"))["versions"]

@@ -41,6 +41,7 @@ MakeHost = Callable[..., Host]
 VALUES: dict[str, str] = {
     "None": "None", "a text": "'text'", "a number": "5", "a list": "[1]", "an object": "object()",
     "CRLF": "'x@y.test\\r\\nRCPT TO:<z@y.test>'", "below 0": "-100", "not a number": "float('nan')",
+    "too large": "10**30", "more than 64 bits": "1 << 64",
 }  # fmt: skip
 TEXTS = {
     "body", "origin", "origin_name", "protocol", "deadline_mode", "window", "time_zone", "unsubscribe_scope", "track",

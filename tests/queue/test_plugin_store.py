@@ -66,6 +66,22 @@ async def test_a_limit_is_exact(house: Make) -> None:
     assert await ask("taken", "anna") == 1
 
 
+async def test_a_counter_that_is_given_back_whole_is_no_name(house: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clients come and go, there is room for the next one."""
+    monkeypatch.setattr(plugin_store, "NAMES_MAX", 3)
+    home = await house()
+    ask = Asking(home)
+    for number in range(10):
+        window = await ask("take", f"client {number}", 2, 7, HOUR_S)
+        assert await ask("give", f"client {number}", 1, window)
+        assert await ask("give", f"client {number}", 1, window)
+        assert not await ask("give", f"client {number}", 1, window)
+        assert await ask("taken", f"client {number}") == 0
+    await home.crash()
+    for number in range(3):
+        assert await ask("take", f"client {number}", 7, 7, HOUR_S)
+
+
 @pytest.mark.parametrize("power", [False, True])
 async def test_what_was_answered_outlives_the_process(house: Make, power: bool) -> None:
     """Also a loss of power: it was on stable storage before."""

@@ -91,3 +91,28 @@ async def test_what_is_chosen_for_a_recipient_outlives_a_crash(house: Make) -> N
     rows = (await home.queue.ask("explain", what="mine@x.test"))["rows"]
     assert [row.get("chosen", CHOSEN) for row in rows] == [CHOSEN]
     await home.sound()
+
+
+class Late(NoHooks):
+    """Puts off by a year."""
+
+    routes = True
+
+    async def route(self, envelope: Envelope, routed: Routed) -> Routed:
+        return dataclasses.replace(routed, delay_s=365 * 86_400.0)
+
+
+@pytest.mark.parametrize("more", [{}, {"life_h": 3}, {"held_h": 10}])
+async def test_nothing_is_put_off_beyond_its_lifetime(house: Make, more: dict[str, float]) -> None:
+    """It is tried when that ends, at the latest; a hold that its sender asked for comes before."""
+    home = await house(hooks=Late(), retry={"life_h": 5})
+    held_h = more.pop("held_h", 0)
+    if held_h:
+        more["hold_until_ms"] = home.clock.ms() + int(held_h * 3_600_000)
+    await home.put("ann@x.test", **more)
+    life_h = more.get("life_h", 5)
+    await home.move((held_h + life_h) * 3600 - 60)
+    assert not await home.leases()
+    await home.move(120)
+    assert [one.address for delivery in await home.leases() for one in delivery.recipients] == ["ann@x.test"]
+    await home.sound()

@@ -92,6 +92,8 @@ class SharedStore:
         check_name(name)
         try:
             return await self._ask(what, self._plugin, name, token or token_hex(_TOKEN_BYTES), [*arguments])
+        except OverflowError:
+            raise ValueError(f"a number for {name!r} has more than 64 bits") from None
         except QueueRefusal as refusal:
             raise StoreUnavailable(f"what is kept under {name!r} cannot be reached: {refusal.reply.text}") from None
 

@@ -7,7 +7,6 @@ A check costs what the fields cost that its hook may change. Failures: none; `wr
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 import socket as sockets
 import ssl
@@ -20,6 +19,7 @@ from zonemta_py.mail import notes
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.verdicts import SECONDS_MAX, UNIX_S_END
 from zonemta_py.queue.api import Delivery
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from zonemta_py.plugin.configured import Configured
 
 SHOWN_MAX = 80
+WHOLE_END = 1 << 63
+"""No journal has larger numbers."""
 PORT_MAX, PRIORITY_MAX, NAME_MAX, ADDRESS_MAX = 65_535, 9, 255, 1_000
 TEXT_MAX = 2_000
 """Characters that a plugin may put before a notice's own."""
@@ -58,11 +60,23 @@ def _text_or_none(value: Any) -> bool:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < WHOLE_END
+
+
+def _moment(value: Any) -> bool:
+    return _whole(value) and bool(value < UNIX_S_END * 1000)
 
 
 def _seconds(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return _number_to(value, SECONDS_MAX)
+
+
+def _hours(value: Any) -> bool:
+    return _number_to(value, SECONDS_MAX / 3600)
+
+
+def _number_to(value: Any, most: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most
 
 
 def _truth(value: Any) -> bool:
@@ -154,7 +168,8 @@ def _reply(value: Any) -> bool:
 
 
 _TEXT, _ANY_HOST, _ANY_ADDRESS = "be a text without control characters", "be a host's name or IP address", "an address"
-_SECONDS, _NUMBER = "be a number of seconds from 0 up", "be a whole number from 0 up"
+_SECONDS, _NUMBER = f"be a number of seconds from 0 to {SECONDS_MAX}", "be a whole number from 0 up, of 63 bits"
+_MOMENT = "be UNIX time in ms, before the year 3000"
 _PRIORITY = f"be a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}"
 _RECIPIENTS = (
     f"be a list of Recipient, each with an address, and notes of at most {notes.RECIPIENT_BYTES_MAX:,} bytes as JSON"
@@ -206,16 +221,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
             Rule(name, _text_or_none, f"be None, or {_TEXT.removeprefix('be ')}")
             for name in ("ret", "envid", "user", "sending_zone", "campaign", "tenant")
         ),
-        *(
-            Rule(name, _whole, _NUMBER)
-            for name in ("size", "received_ms", "hold_until_ms", "deadline_ms", "lines")
-        ),
+        *(Rule(name, _whole, _NUMBER) for name in ("size", "lines")),
+        *(Rule(name, _moment, _MOMENT) for name in ("received_ms", "hold_until_ms", "deadline_ms")),
         *(
             Rule(name, _truth, "be True or False")
             for name in ("smtputf8", "hold_for", "require_tls", "tls_optional", "unsubscribe", "unsigned")
         ),
         Rule("priority", lambda value: value is None or _priority(value), f"be None, or {_PRIORITY[3:]}"),
-        Rule("life_h", _seconds, "be a number of hours from 0 up"),
+        Rule("life_h", _hours, f"be a number of hours from 0 to {SECONDS_MAX // 3600}"),
         Rule("source", _or_empty(_ip), _IP),
         Rule("headers", _texts, "be a dict of texts"),
         _OF_MESSAGE,

@@ -24,6 +24,8 @@ REST_S_MAX = 86_400
 """How long a plugin may let a site rest: a day."""
 UNIX_S_END = 32_503_680_000
 """The year 3000: later ones are meant otherwise, as milliseconds."""
+SECONDS_MAX = 3650 * 86_400
+"""Longest that a plugin may put something off; whoever means milliseconds is beyond that."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -76,8 +78,9 @@ class Defer(Verdict):
                 f"reply, or write {seconds}.0 for that many seconds"
             )
         wait_s = _seconds_until(until) if until is not None else seconds
-        if not _is_number(wait_s) or wait_s < 0:
-            raise ValueError(f"Defer needs seconds from 0 up, not {seconds!r}")
+        if not _is_number(wait_s) or not 0 <= wait_s <= SECONDS_MAX:
+            given = f"{seconds!r:.80}" if until is None else f"an until of {until!r:.80}"
+            raise ValueError(f"Defer needs seconds from 0 to {SECONDS_MAX}, not {given}")
         if not _is_number(rest_s) or not 0 <= rest_s <= REST_S_MAX:
             raise ValueError(f"Defer needs a rest_s from 0 to {REST_S_MAX}, not {rest_s!r}")
         super().__init__(Reply(451, "4.7.1", _plain(text)))

@@ -37,6 +37,8 @@ _ENDLESS = {
 }  # fmt: skip
 ROWS_MAX, LANES = 200, 1_000
 _NOTHING = "nothing holds it"
+CHOSEN_MAX = 10
+"""Recipients of whom it is shown what plugins have chosen."""
 _ORDER = ("recipient", "why", "until", "waits for", "message", "since", "zone")
 _ORDER_OF_LINES = ("to", "why", "until", "waiting", "waits for", "zone", "from")
 _ORDER_OF_LANES = ("site", "waiting", "why not now", "until", "connections", "zone", "source")
@@ -150,8 +152,9 @@ def _show_recipients(found: questions.Explained, now_ms: int) -> None:
     free = [row for row in found["rows"] if not row["reasons"] and row["state"] == "queued"]
     if free:
         print_aside(_turn(free[0]))
-    if chosen := next((row["chosen"] for row in found["rows"] if row.get("chosen")), None):
-        print_aside(f"Chosen for it: {', '.join(f'{name} {value}' for name, value in chosen.items())}")
+    for row in [row for row in found["rows"] if row.get("chosen")][:CHOSEN_MAX]:
+        whom = row["recipient"] if len(found["rows"]) > 1 else "it"
+        print_aside(f"Chosen for {whom}: {', '.join(f'{name} {value}' for name, value in row['chosen'].items())}")
     if life := next((row["life"] for row in found["rows"] if row.get("life", {}).get("until_ms")), None):
         print_aside(_life(life, now_ms))
 

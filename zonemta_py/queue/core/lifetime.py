@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zonemta_py.config import Config
+from zonemta_py.config import Config, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.journal.records.mail import DeliveryRecord
@@ -95,6 +95,12 @@ class Lifetime:
         if terms.get("protocol") == PUSHED:
             return self._config.pull.life_h or EVER_H
         return flow_queue.zone.flow_queues.terms_of(flow_queue.path, address).retry.life_h
+
+    def first_h(self, zone: Zone, domain: str) -> float:
+        """How long mail for that domain lives, as far as that is known before it is tried."""
+        destinations = self._schedule.destinations
+        terms = destinations.for_domain(destinations.terms(zone, ()), zone, domain)
+        return terms.retry.life_h
 
     def notice_h(self, key: bytes, tried: DeliveryRecord | None = None) -> float:
         """After how long a delay is told, for a recipient of which only the key is known: as its domain says, and where

@@ -91,7 +91,9 @@ class PluginStore:
         if becomes is not row:
             mine = self._ends.setdefault(plugin, {})
             if key not in mine and becomes is not None and len(mine) >= NAMES_MAX and not self._room(mine):
-                raise ValueError(f"a plugin may keep {NAMES_MAX:,} names in a queue; delete some, or give them an end")
+                raise ValueError(
+                    f"a plugin may keep {NAMES_MAX:,} names in a queue; delete values, or give names an end"
+                )
             changes.append((key, becomes.pack() if becomes is not None else None))
             if becomes is None:
                 mine.pop(key, None)

@@ -75,7 +75,8 @@ def decide(
         _check_counts(n, n)
         if row is None or row.window != window or not isinstance(row.content, int):
             return False, row
-        return True, row._replace(content=max(0, row.content - n))
+        left = row.content - n
+        return True, row._replace(content=left) if left > 0 else None  # the next `take` begins anew
     raise ValueError(f"{what!r} is nothing that a plugin's store does")
 
 

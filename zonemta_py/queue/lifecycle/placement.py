@@ -100,7 +100,10 @@ def _place(
             terms = core.campaigns.terms(terms, recipient.values)
         else:
             terms["time_zone"] = envelope.time_zone
-        wait_s = max(wait_s, (hours.first_ms(core.config, zone.zone, terms, now_ms, 0) - now_ms) / 1000)
+        first_s = (hours.first_ms(core.config, zone.zone, terms, now_ms, 0) - now_ms) / 1000
+        wait_s = max(first_s, min(wait_s, first_s + _life_s(core, zone, envelope, domain))) if wait_s else first_s
+    elif wait_s:
+        wait_s = min(wait_s, _life_s(core, zone, envelope, domain))
     if wait_s > 0 and envelope.deadline_mode == "R":
         wait_s = min(wait_s, (envelope.deadline_ms - now_ms) / 1000)
     if wait_s > 0:
@@ -113,6 +116,11 @@ def _place(
     else:
         key = keys.parked(routed.zone, flow_queue.key, message_id, recipient.address)
     return Placed(zone, flow_queue, key, recipient, note, sizes.QUEUED, domain)
+
+
+def _life_s(core: Core, zone: ZoneSchedule, envelope: Envelope, domain: str) -> float:
+    """How long a recipient lives that has not been tried; no plugin puts it off for longer."""
+    return 3600 * (envelope.life_h or core.lifetime.first_h(zone.zone, domain))
 
 
 def metadata_of(
