@@ -262,6 +262,27 @@ async def test_more_before_mail(plugin: Any, scripted: Any, letter: Any, deliver
     assert [line for line in server.commands if line[0] == "X"] == ["XONE", "XALL", "XALL"]
 
 
+async def test_a_connection_is_only_read(plugin: Any, scripted: Any, letter: Any, deliver: Any) -> None:
+    """Whatever a plugin sets of it is its failure, and spoils nothing for the mail after it."""
+    server = await scripted()
+    host = plugin(
+        "wrong = True\n"
+        "async def sender_connection(delivery, connection):\n"
+        "    global wrong\n"
+        "    if wrong:\n"
+        "        wrong = False\n"
+        "        for name in ('host', 'capabilities', 'dialogue', 'keywords'):\n"
+        "            try:\n"
+        "                setattr(connection, name, object())\n"
+        "            except (AttributeError, TypeError):\n"
+        "                continue\n"
+        "            assert False, name\n"
+        "        connection.tls = 'x'\n"
+    )
+    results = await deliver(letter(server.port), letter(server.port), host=host)
+    assert [only(result) for result in results] == [(DEFERRED, "plugin"), (DELIVERED, "dot")]
+
+
 @pytest.mark.parametrize("chunks", [0, 4])
 async def test_changed_header(chunks: int, plugin: Any, scripted: Any, letter: Any, deliver: Any) -> None:
     """sender_headers changes the copy that goes out, in one chunk or many, and SIZE with it."""

@@ -261,7 +261,7 @@ class Attempt:
             session.forget(self._context.forgotten.get(session.remote, ()))
         try:
             if self._context.host.listens("sender_connection"):
-                await self._context.host.call("sender_connection", delivery=delivery, connection=session)
+                await self._context.host.call("sender_connection", delivery=delivery, connection=session.shown())
             first = portions.waiting[0]
             body = first.body
             if "8bitmime" not in session.keywords:
@@ -298,7 +298,7 @@ class Attempt:
                 continue
             try:
                 await self._context.host.call(
-                    "sender_response_error", delivery=self._delivery, connection=session, reply=outcome.reply
+                    "sender_response_error", delivery=self._delivery, connection=session.shown(), reply=outcome.reply
                 )
             except Verdict as verdict:
                 outcomes[place] = decided(verdict, outcome.recipients, outcome.reply)
@@ -401,7 +401,7 @@ class Attempt:
 
     async def _greeted(self, session: SmtpSession) -> None:
         try:
-            await self._context.host.call("sender_connected", delivery=self._delivery, connection=session)
+            await self._context.host.call("sender_connected", delivery=self._delivery, connection=session.shown())
         except Verdict:
             await session.dialogue.leave()
             raise

@@ -11,7 +11,7 @@ import socket as sockets
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -277,8 +277,9 @@ class ConnectOptions:
     socket: sockets.socket | None = None
 
 
-class Connection(Protocol):
-    """A connection to a remote server, greeted and ready for MAIL. Built by delivery, only read by plugins.
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A connection to a remote server, greeted and ready for MAIL; only read by plugins.
 
     host: the server's name. address, port: where it is connected to; local: our IP address. tls: "" or
     "TLSv1.3 TLS_AES_256_GCM_SHA384". capabilities: keywords of its EHLO, in capitals.
@@ -289,10 +290,12 @@ class Connection(Protocol):
     port: int
     local: str
     tls: str
-    capabilities: set[str]
+    capabilities: frozenset[str]
+    _command: Callable[[str], Awaitable[Reply]] = field(repr=False)
 
     async def command(self, line: str) -> Reply:
         """Sends one line (without line end) and returns the reply; raises OSError if the connection is lost."""
+        return await self._command(line)
 
 
 @dataclass(slots=True)

@@ -43,6 +43,7 @@ from zonemta_py.mail.classify import (
     Unreachable,
 )
 from zonemta_py.mail.reply import Reply
+from zonemta_py.plugin.arguments import Connection
 
 TlsFallback = Callable[[TlsFailed], Awaitable[str]]
 DIRECT, ANY = Egress(), TlsPlan()
@@ -105,10 +106,10 @@ class SmtpSession:
     def usable(self) -> bool:
         return self.dialogue.broken is None
 
-    @property
-    def capabilities(self) -> set[str]:
-        """EHLO keywords in upper case, as plugins know them."""
-        return {keyword.upper() for keyword in self.keywords}
+    def shown(self) -> Connection:
+        """What plugins see of it."""
+        capabilities = frozenset(keyword.upper() for keyword in self.keywords)
+        return Connection(self.host, self.address, self.port, self.local, self.tls, capabilities, self.command)
 
     def forget(self, keywords: Iterable[str]) -> None:
         """Uses these extensions no more."""
