@@ -145,6 +145,17 @@ async def test_what_cannot_be_used_is_the_plugins_failure(
     assert getattr(given[name], field) == before, "what it has set is taken back"
 
 
+def test_what_can_be_changed_where_it_is_is_copied() -> None:
+    """What plugins may set to a list or a dict."""
+    shapes: list[Any] = [[], {}, ["192.0.2.1"], ["x", "y"], [Recipient("a@x.test")]]
+    kept = {name for name in values.RULES if name.endswith(", kept")}
+    found = {
+        rule.field for name, rules in values.RULES.items() if name not in kept for rule in rules
+        if any(rule.test(one) for one in shapes)
+    }  # fmt: skip
+    assert found == values.CHANGEABLE
+
+
 @pytest.mark.parametrize(("hook", "name"), [("smtp_data", "envelope"), ("sender_fetch", "delivery")])
 @pytest.mark.parametrize("kind", VALUES)
 async def test_recipients_that_are_changed_where_they_are(

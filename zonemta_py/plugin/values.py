@@ -12,7 +12,8 @@ import socket as sockets
 import ssl
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.mail import notes
@@ -295,6 +296,15 @@ def _getter(fields: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 _GETTERS = {name: _getter([rule.field for rule in rules]) for name, rules in RULES.items()}
 
+CHANGEABLE = frozenset(
+    ("recipients", "notes", "headers", "addresses", "parameters", "ehlo_keywords", "commands", "auth")
+)
+"""Fields whose values can be changed where they are."""
+_CHANGEABLE = {
+    name: [] if name.endswith(", kept") else [n for n, rule in enumerate(rules) if rule.field in CHANGEABLE]
+    for name, rules in RULES.items()
+}
+
 
 def checked(hook: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Names of the rules for a hook's arguments."""
@@ -318,8 +328,10 @@ def before(names: tuple[str, ...], arguments: Mapping[str, Any]) -> Before:
 
 
 def _copies(name: str, argument: Any) -> list[Any]:
-    found = _GETTERS[name](argument)
-    return [*found] if name.endswith(", kept") else [_copied(value) for value in found]
+    found = [*_GETTERS[name](argument)]
+    for place in _CHANGEABLE[name]:
+        found[place] = _copied(found[place])
+    return found
 
 
 def _copied(value: Any) -> Any:
@@ -336,8 +348,9 @@ def wrong(known: Before) -> str:
     """ "": what a plugin has left can be used. Else what it has set to what, and what it must be. What it has not
     changed is not judged."""
     for name, argument, olds in known:
-        for rule, old, new in zip(RULES[name], olds, _GETTERS[name](argument), strict=True):
-            if new is not old and not _can_be_used(rule, old, new):
+        news = _GETTERS[name](argument)
+        for rule, old, new in compress(zip(RULES[name], olds, news, strict=True), map(is_not, news, olds)):
+            if not _can_be_used(rule, old, new):
                 return f"set {argument_of(name)}.{rule.field} to {_shown(rule.field, new)}; it must {rule.must}"
     return ""
 
