@@ -45,7 +45,10 @@ async def running(folder: Path, **same: Any) -> AsyncIterator[tuple[Nodes, Ledge
 
 
 def alone(node: Node) -> int:
-    rows = node.mta.ask("cluster")["nodes"]
+    try:
+        rows = node.mta.ask("cluster")["nodes"]
+    except ValueError:  # its agent has yet to begin
+        return -1
     return int(next(row["alone"]["messages"] for row in rows if row["node"] == node.name))
 
 

@@ -158,7 +158,9 @@ def test_a_key_that_only_root_may_read_is_named(home: Path, command: tuple[str, 
     mta = as_nobody(home, 9, f'[[dkim]]\ndomain = "a.test"\nselector = "s"\nkey = "{key}"\n')
     code, said = run(mta, *command, str(mta.config_file))
     assert code == 78
-    assert f"dkim[0].key: {key}: user 'nobody' (server.user) may not read it; let that user read" in said
+    assert (
+        f"dkim[s._domainkey.a.test].key: {key}: user 'nobody' (server.user) may not read it; let that user read" in said
+    )
 
 
 def test_doctor_sees_what_the_user_of_the_mta_may_not_read(home: Path) -> None:
@@ -172,7 +174,10 @@ def test_doctor_sees_what_the_user_of_the_mta_may_not_read(home: Path) -> None:
     mta = as_nobody(home, 9, f'[[dkim]]\ndomain = "a.test"\nselector = "s"\nkey = "{key}"\n')
     code, said = run(mta, "doctor", "--no-dns", "--plain", "--config", str(mta.config_file), out=True)
     assert code == 1
-    assert f"problem\tuser\tdkim[0].key: {key}: user 'nobody' (server.user) may not read it\tlet that" in said
+    assert (
+        f"problem\tuser\tdkim[s._domainkey.a.test].key: {key}: user 'nobody' (server.user) may not read it\tlet that"
+        in said
+    )
 
 
 def test_status_sees_certificates_as_the_user_of_the_mta_does(home: Path) -> None:

@@ -14,7 +14,7 @@ ORDER = [
     "message_stored", "message_refused", "smtp_reset", "smtp_end", "queue_route", "sender_fetch",
     "sender_connecting", "sender_connect", "sender_tls_error", "sender_connected", "sender_connection",
     "sender_headers", "sender_delivered", "sender_response_error", "queue_retry", "queue_deferred", "queue_delayed",
-    "queue_bounce", "queue_release", "log_entry", "stop",
+    "queue_bounce", "queue_release", "event", "log_entry", "stop",
 ]  # fmt: skip
 
 
@@ -37,6 +37,7 @@ def test_processes_and_verdicts(name: str) -> None:
     prefix = name.partition("_")[0]
     place = {
         "smtp": "receiver", "api": "receiver", "message": "receiver", "log": "any", "start": "any", "stop": "any",
+        "event": "events",
     }.get(prefix, prefix)  # fmt: skip
     assert hook.process == place
     assert Hold not in hook.verdicts or place in ("sender", "queue")

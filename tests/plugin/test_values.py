@@ -235,7 +235,7 @@ async def test_what_is_chosen_by_name_is_there(
         return await host.call("queue_route", **given)
     with pytest.raises(PluginFailed):
         await host.call("queue_route", **given)
-    assert wrong in caplog.text
+    assert wrong in "\n".join(caplog.messages)
     assert given["routing"] == Routing("a@x.test", "default")
     return None
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 60
+PATIENCE_S = 120
+TRIES = 3
 VIRUS = b"This-Is-No-Virus-But-Taken-For-One"
 
 
@@ -39,16 +40,24 @@ class Server:
 
     def start(self) -> None:
         """Waits until it can be connected to."""
+        self._begin()
+        tries, end = 1, time.monotonic() + PATIENCE_S
+        while not self._serves():
+            ended = self._process.poll() if self._process is not None else None
+            if ended is not None and tries < TRIES:  # whatever it lacked on a busy machine
+                tries += 1
+                self._begin()
+            elif ended is not None or time.monotonic() > end:
+                raise AssertionError(
+                    f"{self.command[0]} does not serve ({'it runs' if ended is None else f'status {ended}'}): "
+                    f"{self.log.read_text(errors='replace')[-2000:]}"
+                )
+            time.sleep(0.05)
+
+    def _begin(self) -> None:
         with self.log.open("ab") as log:
             user = self.user if self.user and os.geteuid() == 0 else None
             self._process = subprocess.Popen(self.command, stdout=log, stderr=log, user=user, cwd="/")
-        end = time.monotonic() + PATIENCE_S
-        while not self._serves():
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise AssertionError(
-                    f"{self.command[0]} does not serve: {self.log.read_text(errors='replace')[-2000:]}"
-                )
-            time.sleep(0.05)
 
     def stop(self) -> None:
         if self._process is not None:

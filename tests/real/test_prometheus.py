@@ -81,6 +81,8 @@ async def _waits() -> None:
     await asyncio.Event().wait()
 async def message_queue(envelope: Envelope, info: Info) -> None:
     _api.count("seen", label="mail")
+    _api.gauge("seen_last", 1)
+    _api.observe("size", info.size)
     assert not envelope.sender.startswith("fails")
 async def log_entry(entry: dict[str, Any]) -> None:
     entry["node"] = "n1"

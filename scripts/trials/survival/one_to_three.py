@@ -75,10 +75,10 @@ RULES = (
 )
 VOLATILE = frozenset((
     "walked", "looked", "age_s", "now_ms", "queue", "seq", "since_s", "next_in_s", "for_s", "waits_s", "uptime_s",
-    "rate_per_s", "eta_ms", "history", "number", "examples", "files", "life",
+    "rate_per_s", "eta_ms", "history", "number", "examples", "files", "life", "counted",
 ))  # fmt: skip
 """Fields that say how long something has lasted, or in which file it is; life: a recipient's, which grows while it is
-stopped."""
+stopped; counted: whether there was time to count all before it."""
 MOVES = ("moved", "taken over")
 
 

@@ -256,21 +256,27 @@ async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
 
 
 _ALONE = "this MTA is no node of a cluster; set [cluster] in its configuration"
+_NOT_YET = "this node's agent does not answer yet; ask again in a moment"
+
+
+def _of_agent(queue: QueueContext) -> Refused:
+    """Its agent answers what is of the cluster; who asks before that is there comes here."""
+    return Refused(_NOT_YET if queue.core.config.cluster.enabled else _ALONE)
 
 
 @OF_QUEUE.to(questions.cluster)
 async def _cluster(queue: QueueContext) -> dict[str, Any]:
-    raise Refused(_ALONE)
+    raise _of_agent(queue)
 
 
 @OF_QUEUE.to(questions.cluster_move)
 async def _cluster_move(queue: QueueContext, number: int, node: str) -> None:
-    raise Refused(_ALONE)
+    raise _of_agent(queue)
 
 
 @OF_QUEUE.to(questions.cluster_versions)
 async def _cluster_versions(queue: QueueContext) -> dict[str, Any]:
-    raise Refused(_ALONE)
+    raise _of_agent(queue)
 
 
 @OF_QUEUE.to(questions.spooled)
@@ -286,12 +292,12 @@ async def _alone(queue: QueueContext) -> dict[str, int]:
 
 @OF_QUEUE.to(questions.cluster_move_zone)
 async def _cluster_move_zone(queue: QueueContext, zone: str, to: str, giver: str = "") -> questions.ZoneMove:
-    raise Refused(_ALONE)
+    raise _of_agent(queue)
 
 
 @OF_QUEUE.to(questions.cluster_balance)
 async def _cluster_balance(queue: QueueContext, dry_run: bool = False) -> questions.Balance:
-    raise Refused(_ALONE)
+    raise _of_agent(queue)
 
 
 @OF_QUEUE.to(questions.accounts)
