@@ -68,7 +68,7 @@ def test_a_route_is_registered_once_and_in_time(make_host: Any) -> None:
     api.http("DELETE", "/a/{name}", _nothing, role="admin")
     with pytest.raises(ValueError, match=r"the route GET /a/\{other\} is registered twice"):
         api.http("GET", "/a/{other}", _other, role="read")
-    api.is_set_up = True
+    api.provide(is_set_up=True)
     with pytest.raises(RuntimeError, match="a route is registered in `setup`"):
         api.http("GET", "/b", _nothing, role="read")
     with pytest.raises(RuntimeError, match="a command is registered in `setup`"):

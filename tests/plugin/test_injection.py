@@ -33,7 +33,7 @@ def taken() -> Taken:
 @pytest.fixture
 def api(taken: Taken) -> PluginApi:
     made = PluginApi("news")
-    made.injects = taken
+    made.provide(injects=taken)
     return made
 
 

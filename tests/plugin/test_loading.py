@@ -10,6 +10,7 @@ import pytest
 
 from zonemta_py.config import ConfigError, Plugins, read
 from zonemta_py.plugin import catalogue
+from zonemta_py.plugin.api import PluginApi
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.loading import digest
 
@@ -227,3 +228,13 @@ def test_a_folder_is_a_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert digest(str(folder / "__init__.py")) != before
     with pytest.raises(PluginError, match="there is no such file"):
         Host.load(Plugins(enabled=[str(tmp_path / "nothing")]))
+
+
+def test_what_a_plugin_has_of_the_server_is_only_read() -> None:
+    """What it sets there would be missing elsewhere in the process."""
+    api = PluginApi("p")
+    for name in ("numbers", "store", "name", "ask", "life", "own"):
+        with pytest.raises(AttributeError, match=rf"api\.{name} is only read; keep what is your own in the plugin's"):
+            setattr(api, name, object())
+    with pytest.raises(AttributeError, match=r"api\.log is only read"):
+        del api.log

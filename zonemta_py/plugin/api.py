@@ -78,6 +78,21 @@ class PluginApi:
         self.routes: list[HttpRoute] = []
         self.is_set_up = False
         """Nothing more can be registered."""
+        self._is_made = True
+
+    _is_made = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_made:
+            raise AttributeError(f"api.{name} is only read; keep what is your own in the plugin's module")
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"api.{name} is only read")
+
+    def provide(self, **values: Any) -> None:
+        """What its process has for it; for the host alone."""
+        self.__dict__.update(values)
 
     def command(self, name: str, function: Callable[..., Any]) -> None:
         """Adds `zonemta NAME`, in `setup`: a function, `def` or `async def`, whose parameters become arguments and
@@ -236,9 +251,9 @@ class PluginApi:
 
     def begins(self) -> None:
         """`start` is about to be called: what it asked for before it failed is forgotten."""
-        self._wanted, self._has_begun = dict(self._from_setup), False
+        self.provide(_wanted=dict(self._from_setup), _has_begun=False)
 
     def begun(self) -> dict[str, tuple[Callable[[], Any], bool]]:
         """The tasks that it wants by now; others begin at once from now on."""
-        self._has_begun = True
+        self.provide(_has_begun=True)
         return dict(self._from_setup if self._wanted is None else self._wanted)

@@ -55,7 +55,9 @@ KINDS: tuple[type, ...] = (
     Headers, HttpAnswer, HttpRequest, Info, NextTry, Node, Notice, Outcome, PluginAdmin, PluginApi, Process,
     Recipient, Refusal, Reply, Result, Routing, Server, Session, SharedStore, Sni, StoredMessage, Taking,
 )  # fmt: skip
-INTERNAL = frozenset(("about", "begins", "begun", "from_lines", "from_wire", "life", "named", "noted", "to_wire"))
+INTERNAL = frozenset(
+    ("about", "begins", "provide", "begun", "from_lines", "from_wire", "life", "named", "noted", "to_wire")
+)
 """Of our own; nothing for plugins."""
 _INTERNAL_OF: dict[type, tuple[str, ...]] = {
     Envelope: ("from_metadata", "metadata"),

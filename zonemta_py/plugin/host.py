@@ -103,7 +103,7 @@ class Host:
             api = apis[source.name] = PluginApi(source.name, configured.zones, plugins.timeout_s, source.file)
             chosen = checks.options(source, plugins.options.get(source.name, {}), here)
             checks.set_up(source, api, chosen)
-            api.is_set_up = True
+            api.provide(is_set_up=True)
             checks.limits(source, instance, functions)
             limits = CallLimits(
                 frozenset(instance.listeners), frozenset(instance.zones), instance.failing == "open"
@@ -167,7 +167,7 @@ class Host:
         if services is not None:
             self.ask(services.store, services.admin)
             for api in self.apis:
-                api.injects = partial(services.inject, self)
+                api.provide(injects=partial(services.inject, self))
         self.life = PluginLife(
             self.calls("start"), self.calls("stop"), {api.name: api for api in self.apis}, self._limit_s
         )
@@ -180,7 +180,7 @@ class Host:
     def ask(self, ask: Ask, admin: AskAdmin | None = None) -> None:
         """Where what plugins keep is, and who answers their questions."""
         for api in self.apis:
-            api.ask, api.ask_admin = ask, admin
+            api.provide(ask=ask, ask_admin=admin)
 
     def retire(self) -> None:
         """Another process follows this one: its tasks end at once."""

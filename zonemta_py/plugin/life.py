@@ -209,7 +209,7 @@ class PluginLife:
         """Calls `start`, and returns when each has ended or its time is over. In REPLAY there are no tasks."""
         self.process, self._folder = process, folder
         for api in self._apis.values():
-            api.life = self
+            api.provide(life=self)
         await asyncio.gather(*(self._begin_one(api) for api in self._apis.values()))
 
     async def _begin_one(self, api: PluginApi) -> None:
