@@ -376,3 +376,24 @@ async def test_only_a_sender_knows_a_site_that_could_rest(
     with pytest.raises(PluginFailed):
         await host.call("queue_route", envelope=Envelope("a@x.test", []), routing=Routing("b@x.test", "default"))
     assert "asks for a rest of the site, which only hooks of a sender know" in caplog.text
+
+
+async def test_a_time_limit_of_a_plugins_own_is_its_own_matter(make_host: Callable[..., Host]) -> None:
+    """However long it takes to clean up then: its verdict is what counts, and its caller is not cancelled."""
+    host = make_host(
+        "import asyncio\n"
+        "from zonemta_py.plugin import Reject\n"
+        "async def smtp_data(envelope):\n"
+        "    try:\n"
+        "        async with asyncio.timeout(0.05):\n"
+        "            try:\n"
+        "                await asyncio.sleep(60)\n"
+        "            finally:\n"
+        "                await asyncio.sleep(1.3)\n"
+        "    except TimeoutError:\n"
+        "        raise Reject(450, 'it does not answer')\n",
+        timeout_s=20,
+    )
+    with pytest.raises(Reject, match="it does not answer"):
+        await host.call("smtp_data", envelope=Envelope("", []), session=Session())
+    assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]

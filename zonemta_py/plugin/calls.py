@@ -370,7 +370,7 @@ def watched(
         return end.value
     finally:
         WATCH.leave(before)
-    return (yield from _resuming(coroutine, waited_for, call, subject, leaves))
+    return (yield from _resuming(coroutine, waited_for, call, subject, lambda: leaves))
 
 
 async def limited(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subject) -> Any:
@@ -390,7 +390,7 @@ async def limited(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subj
     cancelling = task.cancelling() if task is not None else 0
     try:
         async with timer:
-            value = await _resumed(coroutine, waited_for, call, subject, True)
+            value = await _resumed(coroutine, waited_for, call, subject, timer.expired)
     except TimeoutError:
         if timer.expired():
             raise CutOff(_too_long(limit_s)) from None
@@ -403,9 +403,13 @@ async def limited(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subj
 
 
 def _resuming(
-    coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call, subject: Subject, leaves: bool
+    coroutine: Coroutine[Any, Any, Any], waited_for: Any, call: Call, subject: Subject, leaves: Callable[[], bool]
 ) -> Generator[Any, Any, Any]:
-    """Continues a coroutine that was started by hand and waits for `waited_for`."""
+    """Continues a coroutine that was started by hand and waits for `waited_for`.
+
+    leaves: whether a cancellation is ours; one of a time limit that the plugin has itself is its own matter, however
+    long it takes to clean up.
+    """
     leaving: _Leaving | None = None
     try:
         while True:
@@ -415,7 +419,7 @@ def _resuming(
                 coroutine.close()
                 raise
             except BaseException as error:
-                if leaves and from_outside(error):
+                if leaves() and from_outside(error):
                     if leaving is not None and leaving.due:
                         leaving.leave(coroutine)
                         raise
