@@ -135,8 +135,8 @@ class _Trial:
                     await self._go_on(mta, before)
             except MtaNotStarted as error:
                 if not self._reload:
-                    raise CommandError(Exit.CONFIG, str(error)) from None
-                _say(f"{error}\nit is tried again when the plugins' files change")
+                    raise CommandError(Exit.CONFIG, _why(error)) from None
+                _say(f"{_why(error)}\nit is tried again when the plugins' files change")
                 while self._digests() == before:  # noqa: ASYNC110 (nobody tells)
                     await asyncio.sleep(LOOK_S)
 
@@ -186,3 +186,9 @@ class _Trial:
             _say(f"--- to {', '.join(found.recipients)} from <{found.sender}>")
             whole = found.headers.build() + b"\r\n" + found.body
             _say(whole[:SHOWN_BYTES_MAX].decode("utf-8", "replace").replace("\r\n", "\n"))
+
+
+def _why(error: MtaNotStarted) -> str:
+    """The server's own last sentence, where it has said one."""
+    said = str(error).splitlines()[-1]
+    return said.removeprefix("zonemta: ") if said.startswith("zonemta: ") else str(error)
