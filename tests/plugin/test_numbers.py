@@ -110,7 +110,7 @@ async def test_a_gauge_is_its_processs_own(make_host: Any, tmp_path: Path) -> No
                      "    api.gauge('gone', None)\n")  # fmt: skip
     assert list(host.gauges()) == []
     await host.begin(Process("receiver", 2), tmp_path)
-    assert list(host.gauges()) == [("zonemta_plugin_gauge", ("p1", "open", "a", "receiver-2"), 3.0)]
+    assert list(host.gauges()) == [("zonemta_plugin_value", ("p1", "open", "a", "receiver-2"), 3.0)]
     host.retire()
     assert list(host.gauges()) == []
     await host.end()
@@ -118,7 +118,7 @@ async def test_a_gauge_is_its_processs_own(make_host: Any, tmp_path: Path) -> No
 
 def test_histograms_with_buckets_of_their_own_are_joined() -> None:
     """Of several processes, of several queues, and of plugins that have other buckets after a reload."""
-    name, labels = "zonemta_plugin_histogram", ["p", "h", ""]
+    name, labels = "zonemta_plugin_observed", ["p", "h", ""]
     meter = Meter()
     meter.reported(
         "a", [[name, [*labels, "1.0"], 2], [name, [*labels, "inf"], 1], [name, [*labels, "sum 1.0"], 9.5]], [], 0
@@ -143,7 +143,7 @@ def test_histograms_with_buckets_of_their_own_are_joined() -> None:
 
 
 def test_other_buckets_with_each_reload_are_bounded() -> None:
-    name, meter = "zonemta_plugin_histogram", Meter()
+    name, meter = "zonemta_plugin_observed", Meter()
     assert METRICS[name].buckets == ()
     for number in range(3 * ENDS_MAX):
         meter.reported("a", [[name, ["p", "h", "", str(float(number))], 1]], [], 0)
@@ -181,12 +181,12 @@ async def test_they_are_in_the_metrics_of_a_real_server(tmp_path: Path) -> None:
         assert "plugin measuring, hook smtp_rcpt_to" in await mta.logged("the gauge 'began' cannot be nan")
         wanted = {
             ("count_total", "seen", "?", ""): 6,
-            ("histogram_count", "size", "shop@example.com", ""): 6,
-            ("histogram_bucket", "size", "shop@example.com", "10.0"): 0,
-            ("histogram_bucket", "size", "shop@example.com", "1000.0"): 6,
-            ("histogram_bucket", "seconds", "", "0.01"): 0,
-            ("histogram_bucket", "seconds", "", "0.025"): 6,
-            **{("gauge", "began", role, name): 1 for role, name in (
+            ("observed_count", "size", "shop@example.com", ""): 6,
+            ("observed_bucket", "size", "shop@example.com", "10.0"): 0,
+            ("observed_bucket", "size", "shop@example.com", "1000.0"): 6,
+            ("observed_bucket", "seconds", "", "0.01"): 0,
+            ("observed_bucket", "seconds", "", "0.025"): 6,
+            **{("value", "began", role, name): 1 for role, name in (
                 ("receiver", "receiver-1"), ("receiver", "receiver-2"), ("queue", "queue"), ("queue", "queue-1"),
                 ("sender", "sender-1"), ("http", "http"),
             )},
@@ -208,6 +208,6 @@ async def _measured(mta: Mta) -> dict[tuple[str, str, str, str], float]:
             sample.labels.get("le", sample.labels.get("process", "")),
         ): sample.value
         for family in text_string_to_metric_families(answer.content.decode())
-        if family.name in ("zonemta_plugin_count", "zonemta_plugin_gauge", "zonemta_plugin_histogram")
+        if family.name in ("zonemta_plugin_count", "zonemta_plugin_value", "zonemta_plugin_observed")
         for sample in family.samples
     }

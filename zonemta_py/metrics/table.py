@@ -152,9 +152,9 @@ _ROWS = (
     _gauge("plugin_recent_failures", "Failures of plugins within 5 minutes, deaths of processes included.", "plugin"),
     _counter("plugin_verdicts", "Verdicts of plugins.", "plugin", "hook"),
     _counter("plugin_count", "Counters of plugins: `api.count(counter, n, label)`.", "plugin", "counter", "label"),
-    _gauge("plugin_gauge", "Gauges of plugins: `api.gauge(gauge, value, label)`, as each process has them.", "plugin",
+    _gauge("plugin_value", "Gauges of plugins: `api.gauge(gauge, value, label)`, as each process has them.", "plugin",
            "gauge", "label", "process"),
-    Metric("zonemta_plugin_histogram", "histogram", ("plugin", "histogram", "label"),
+    Metric("zonemta_plugin_observed", "histogram", ("plugin", "histogram", "label"),
            "Histograms of plugins: `api.observe(histogram, value, label, buckets)`."),
     _gauge("plugin_tasks", "Background tasks of plugins that run now: in how many processes.", "plugin", "task"),
     _gauge("certificate_expiry_timestamp_seconds", "When the certificate of a listener expires, as UNIX time; of "

@@ -275,7 +275,7 @@ class Host:
             for (counter, label), value in api.numbers.counted.items():
                 yield "zonemta_plugin_count_total", (api.name, counter, label), value
             for (histogram, label), end, value in api.numbers.histograms():
-                yield "zonemta_plugin_histogram", (api.name, histogram, label, end), value
+                yield "zonemta_plugin_observed", (api.name, histogram, label, end), value
 
     def gauges(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
         """What is measured now: name, labels, value."""
@@ -286,7 +286,7 @@ class Host:
         process = str(self.life.process)
         for api in self.apis:
             for (gauge, label), value in api.numbers.measured.items():
-                yield "zonemta_plugin_gauge", (api.name, gauge, label, process), value
+                yield "zonemta_plugin_value", (api.name, gauge, label, process), value
 
 
 def _threads() -> set[threading.Thread]:

@@ -310,7 +310,7 @@ GAUGES = {
     "zonemta_certificate_expiry_timestamp_seconds": LEAST,
     "zonemta_plugin_recent_failures": SUM,
     "zonemta_plugin_tasks": SUM,
-    "zonemta_plugin_gauge": MOST,  # of one process, which tells one queue
+    "zonemta_plugin_value": MOST,  # of one process, which tells one queue
     "zonemta_build_info": MOST,
 }
 """Every gauge."""
