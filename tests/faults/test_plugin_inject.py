@@ -109,7 +109,7 @@ async def test_what_is_handed_in_comes_once_over_kills(tmp_path: Path, queues: i
         hello, receipts = found.pop("hello"), found.pop("receipt")
         assert found == wanted
         assert hello == 6
-        assert 4 <= receipts <= 6  # `sender_delivered` is for information: a kill may come before it
+        assert 2 <= receipts <= 6  # `sender_delivered` is for information: a kill may come before it, of four messages
         for mail in sink.messages:
             text = mail.body.decode()
             assert ("X-Stamp: PLUGIN 127.0.0.1" in text) == ("Subject: hello" not in text)

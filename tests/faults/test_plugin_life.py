@@ -130,7 +130,7 @@ def test_processes_begin_and_end_with_their_plugins(mta: Mta, tmp_path: Path) ->
     assert mta.ask("reload")["refused"] == []
     until(lambda: said.names("start", started) == ALL)
     until(lambda: said.names("stop") == ALL)
-    until(lambda: len(said.pids("polls")) == polled + 1)
+    until(lambda: len(said.pids("polls")) > polled)  # one of those that are about to end may poll for a moment
     assert "hook task stubborn" in mta.log.read_text()
     assert len(re.findall("has not ended 3 s after it was told to, and is abandoned", mta.log.read_text())) == len(ALL)
 

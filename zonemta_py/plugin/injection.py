@@ -17,7 +17,6 @@ from email.message import Message
 from typing import Any
 
 from zonemta_py.mail import notes as kept_notes
-from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.limits import CHUNK_BYTES
@@ -99,6 +98,8 @@ def _person(one: str | Recipient) -> Recipient:
 
 def _address(given: str) -> str:
     """The domain in lower case, and in A-labels unless the name itself is international (RFC 6531)."""
+    from zonemta_py.mail.address import AddressRefused, parse_mailbox  # a start accepts mail before it needs a parser
+
     if not isinstance(given, str):
         raise TypeError(f"an address must be a text, not {type(given).__name__}")
     try:

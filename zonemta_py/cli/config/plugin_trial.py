@@ -20,6 +20,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import ConfigFile, configuration
 from zonemta_py.cli.terminal.output import printable
 from zonemta_py.config import Plugins, as_toml
+from zonemta_py.logs.causes import cause
 from zonemta_py.plugin.host import PluginError
 from zonemta_py.plugin.loading import BUNDLED, code_of, digest, named_file
 from zonemta_py.plugin.testing import Arrived, Mta, MtaNotStarted, running
@@ -169,7 +170,7 @@ class _Trial:
         try:
             answer = await mta.send(*self._to, sender=self._sender, message=self._message)
         except OSError as error:
-            _say(f"the message was not sent: {error}")
+            _say(f"the message was not sent: {cause(error)}")
             return
         for address, reply in answer.refused.items():
             _say(f"<{address}> refused: {reply}")
