@@ -238,17 +238,68 @@ def test_who_has_set_what(zonemta: Callable[..., Any], tmp_path: Path) -> None:
     )
     file = tmp_path / "c.toml"
     file.write_text(f"[plugins]\nenabled = ['{first}', '{second}']\n")
-    for to in ("bob@d.org", "held@d.org"):
+    for to, verdict in (("bob@d.org", {}), ("held@d.org", {"verdict": "holds this recipient: later"})):
         ran = zonemta("route", "--from", "a@b.org", "--to", to, "--plugins", "--json", "--config", file)
         (answer,) = json.loads(ran.out)
         assert answer["plugins"]["steps"] == [
             {"plugin": "first", "set": {"host": "mx.a.test", "auth": "ann", "delay_s": 5, "notes": {"seen": True}}},
-            {"plugin": "second", "set": {"host": "mx.b.test"}},
+            {"plugin": "second", "set": {"host": "mx.b.test"}, **verdict},
         ]
     ran = zonemta("route", "--from", "a@b.org", "--to", "bob@d.org", "--plugins", "--config", file)
     assert "plugin second" in ran.out
     assert "host = 'mx.b.test'" in ran.out
     assert "geheim" not in ran.out
+
+
+_VERDICTS = """
+from zonemta_py.plugin import Defer, Drop, Hold, Reject
+
+_RAISED = {
+    "held": Hold("look at it"),
+    "late": Defer(60, "in a minute"),
+    "dropped": Drop("nobody wants it"),
+    "refused": Reject(550, "not her"),
+    "failed": ValueError("no answer"),
+}
+
+async def queue_route(envelope, routing):
+    raise _RAISED[routing.recipient.partition("@")[0]]
+"""
+
+
+@pytest.mark.parametrize(
+    ("to", "whose", "said"),
+    [
+        ("held", "holds this recipient: look at it", "hold this recipient for an operator: look at it"),
+        ("late", "puts this recipient off for 60 s: 451 4.7.1 in a minute", "wait 60 s first"),
+        ("dropped", "drops this recipient: nobody wants it", "drop this recipient: nobody wants it"),
+        ("refused", "refuses this recipient: 550 5.7.1 not her", "refuse this recipient: 550 5.7.1 not her"),
+        ("failed", "fails: raised ValueError: no answer", "refuse the message: 451 4.3.0 Local processing failed"),
+    ],
+)
+def test_whose_verdict_it_is(zonemta: Callable[..., Any], tmp_path: Path, to: str, whose: str, said: str) -> None:
+    """The plugin's line says what it has decided, and why; the last one what becomes of the recipient."""
+    plugin, file = tmp_path / "judge.py", tmp_path / "c.toml"
+    plugin.write_text(_VERDICTS)
+    file.write_text(f"[plugins]\nenabled = ['{plugin}']\n")
+    ran = zonemta("route", "--from", "a@b.org", "--to", f"{to}@d.org", "--plugins", "--config", file)
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("plugin judge"))
+    (outcome,) = (line for line in ran.out.splitlines() if line.startswith("hook queue_route"))
+    assert whose in line
+    assert said in outcome
+
+
+def test_who_refuses_it_at_reception(zonemta: Callable[..., Any], tmp_path: Path) -> None:
+    """A verdict of message_headers names its plugin, too."""
+    plugin, file = tmp_path / "judge.py", tmp_path / "c.toml"
+    plugin.write_text(
+        "from zonemta_py.plugin import Reject\n\nasync def message_headers(envelope, headers):\n"
+        "    raise Reject(550, 'no such mail')\n"
+    )
+    file.write_text(f"[plugins]\nenabled = ['{plugin}']\n")
+    ran = zonemta("route", "--from", "a@b.org", "--to", "c@d.org", "--plugins", "--config", file)
+    assert ran.code == 65
+    assert "550 5.7.1 no such mail (plugin judge, hook message_headers)" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from zonemta_py.plugin.arguments import Routing
 from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.queue_hooks import PluginHooks
 from zonemta_py.plugin.spec import HOOKS
-from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.plugin.verdicts import Defer, Drop, Hold, PluginFailed, Verdict
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.queue.hooks import Routed, chosen
 from zonemta_py.zones.destinations import Destinations
@@ -78,8 +78,8 @@ def route(
 
 
 class _TracedHost(Host):
-    """The same plugins, asked one by one at queue_route. steps: of the recipient that was asked about last: plugin, and
-    what it has set."""
+    """The same plugins, asked one by one at queue_route. steps: of the recipient that was asked about last: plugin, what
+    it has set, and its verdict, if it had one."""
 
     def __init__(self, host: Host) -> None:
         super().__init__((call for name in HOOKS for call in host.calls(name)), host.apis)
@@ -90,13 +90,29 @@ class _TracedHost(Host):
             return await super().call(name, **arguments)
         self.steps, routing = [], arguments["routing"]
         for call in self.calls(name):
-            before = copy.deepcopy(dict(_values(routing)))
+            before, step = copy.deepcopy(dict(_values(routing))), dict[str, Any](plugin=call.plugin)
+            self.steps.append(step)
             try:
                 await self.only({call.plugin}).call(name, **arguments)
+            except Verdict as verdict:
+                step["verdict"] = _in_words(verdict)
+                raise
             finally:
-                found = {field: value for field, value in _values(routing) if value != before[field]}
-                self.steps.append({"plugin": call.plugin, "set": found})
+                step["set"] = {field: value for field, value in _values(routing) if value != before[field]}
         return None
+
+
+def _in_words(verdict: Verdict) -> str:
+    match verdict:
+        case PluginFailed():
+            return f"fails: {verdict.problem}"
+        case Hold():
+            return f"holds this recipient: {verdict.reason}"
+        case Drop():
+            return f"drops this recipient: {verdict.reason}"
+        case Defer():
+            return f"puts this recipient off for {verdict.seconds:.0f} s: {verdict.reply}"
+    return f"refuses this recipient: {verdict.reply}"
 
 
 def _values(routing: Routing) -> Iterator[tuple[str, Any]]:
@@ -187,7 +203,8 @@ async def handed_in(
         try:
             await host.call("message_headers", envelope=envelope, headers=ingest.headers)
         except Verdict as verdict:
-            raise CommandError(Exit.DATA, f"a plugin would not let the message in: {verdict}") from None
+            who = f"plugin {verdict.plugin}, hook {verdict.hook}"
+            raise CommandError(Exit.DATA, f"the message would be refused: {verdict.reply} ({who})") from None
         ingest.note_headers()
     return ingest.refusal
 
@@ -244,6 +261,8 @@ def _verdict(routed: Routed, before: str) -> str:
         return f"refuse this recipient: {routed.refusal}"
     if routed.drop:
         return f"drop this recipient: {routed.drop}"
+    if routed.held is not None:
+        return f"hold this recipient for an operator: {routed.held[2].text.removeprefix('Held: ')}"
     said = [f"zone {routed.zone} instead of {before}"] if routed.zone != before else []
     said += [f"{name} {value}" for name, value in chosen(routed.routing or {}).items()]
     if routed.delay_s:
@@ -274,7 +293,9 @@ def _show(answer: dict[str, Any]) -> None:
     if "plugins" in answer:
         said = answer["plugins"]
         for step in said.get("steps", ()):
-            what = ", ".join(f"{name} = {value!r}" for name, value in step["set"].items()) or "sets nothing"
+            said_of = [f"{name} = {value!r}" for name, value in step["set"].items()]
+            said_of += [step["verdict"]] if "verdict" in step else []
+            what = ", ".join(said_of) or "sets nothing"
             rows.append((f"plugin {step['plugin']}", "", "", step["set"].get("zone", ""), what))
         rows.append(("hook queue_route", "", "", said.get("zone", ""), said["said"]))
     hosts = ["the MX hosts" if host == "mx" else f"{host} port {port}" for host, port in answer["hosts"]]
