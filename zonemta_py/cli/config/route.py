@@ -78,8 +78,8 @@ def route(
 
 
 class _TracedHost(Host):
-    """The same plugins, asked one by one at queue_route. steps: of the recipient that was asked about last: plugin, what
-    it has set, and its verdict, if it had one."""
+    """The same plugins, asked one by one at queue_route. steps: of the recipient that was asked about last: plugin,
+    what it has set, and its verdict, if it had one."""
 
     def __init__(self, host: Host) -> None:
         super().__init__((call for name in HOOKS for call in host.calls(name)), host.apis)
