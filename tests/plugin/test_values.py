@@ -281,3 +281,36 @@ async def test_an_unknown_zone(make_host: MakeHost, caplog: pytest.LogCaptureFix
     assert "plugin p1, hook queue_route" in caplog.text
     assert "p1.py:1: set routing.zone to 'nowhere', which the configuration does not have" in caplog.text
     assert given["routing"].zone == "default"
+
+
+GOOD = """async def queue_deferred(deferral, delivery):
+    delivery.notes.setdefault("seen", []).append("p{n}")
+    delivery.recipients[0].notes["by"] = "p{n}"
+    delivery.recipients.sort(key=lambda one: one.address, reverse=True)
+"""
+BAD = {
+    "a note in a note": 'delivery.notes["seen"].append(object())',
+    "a recipient's note": 'delivery.recipients[0].notes["by"] = object()',
+    "a recipient's address": 'delivery.recipients[0].address = "x"',
+    "no recipient": "delivery.recipients[0] = 5",
+    "its end": 'delivery.source = "x"; raise RuntimeError("no")',
+    "a deleted field": "del delivery.source",
+}
+
+
+@pytest.mark.parametrize("wrong", BAD)
+async def test_a_plugins_failure_takes_back_what_it_has_done_and_no_more(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture, wrong: str
+) -> None:
+    """What those before it have set stays, and those after it see that."""
+    bad = f"async def queue_deferred(deferral, delivery):\n    delivery.notes['p2'] = 1\n    {BAD[wrong]}\n"
+    host = make_host(GOOD.format(n=1), bad, GOOD.format(n=3))
+    given = arguments("queue_deferred")
+    delivery = given["delivery"]
+    await host.call("queue_deferred", **given)
+    assert "plugin p2, hook queue_deferred" in caplog.text
+    assert "plugin p1" not in caplog.text
+    assert "plugin p3" not in caplog.text
+    assert (delivery.source, [one.address for one in delivery.recipients]) == ("", ["b@x.test", "a@x.test"])
+    assert delivery.recipients[0].notes["by"] == "p3"
+    assert delivery.notes == {"seen": ["p1", "p3"]}

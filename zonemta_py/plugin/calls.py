@@ -79,7 +79,7 @@ class Call(Watched):
     """Bound at load."""
 
     __slots__ = (
-        "_all", "_checked", "_configured", "_unknown", "_zoned", "function", "listeners", "only", "opens", "tally",
+        "_all", "_configured", "_unknown", "_zoned", "checked", "function", "listeners", "only", "opens", "tally",
     )  # fmt: skip
 
     def __init__(
@@ -98,7 +98,7 @@ class Call(Watched):
         self._zoned = next((name for name in ("routing", "delivery", "bounce") if name in hook.arguments), "")
         self.function, self.tally = function, CallCounts()
         self._configured, self._unknown = configured, unknown
-        self._checked = values.checked(hook.name, hook.arguments)
+        self.checked = values.checked(hook.name, hook.arguments)
         taken = inspect.signature(function).parameters.values()
         whole = any(p.kind is p.VAR_KEYWORD for p in taken) or {p.name for p in taken} >= set(hook.arguments)
         self._all = None if whole else frozenset(p.name for p in taken)
@@ -113,58 +113,61 @@ class Call(Watched):
         other.limit_s = limit_s
         return other
 
-    def begin(self, arguments: dict[str, Any]) -> Any:
+    def begin(self, arguments: dict[str, Any], subject: Subject = NOTHING) -> Any:
         """The plugin's coroutine (or async generator), given those of the arguments that it declares.
 
         Raises PluginFailed while it is skipped.
         """
         if self.out_until and self.suppressed_by():
             raise PluginFailed(self.plugin, self.hook.name, f"is skipped because it {self.why_out}")
-        if self.hook.process != "sender" and UNDER_WAY.active:  # the queue holds what a sender dies of
-            about = subject_of(self.hook.name, arguments).about
-            if about and UNDER_WAY.deadly(self.plugin, self.hook.name, about):
-                problem = f"has ended its process twice at this ({about})"
-                raise PluginFailed(self.plugin, self.hook.name, problem, named=True)
+        about = subject.about
+        senders = self.hook.process == "sender"  # the queue holds what a sender dies of
+        if about and not senders and UNDER_WAY.deadly(self.plugin, self.hook.name, about):
+            problem = f"has ended its process twice at this ({about})"
+            raise PluginFailed(self.plugin, self.hook.name, problem, named=True)
         if self._all is not None:
             arguments = {name: value for name, value in arguments.items() if name in self._all}
         return self.function(**arguments)
 
-    async def run(self, arguments: dict[str, Any]) -> None:
-        """One whole call."""
-        started, before = perf_counter(), self.before(arguments)
-        fields = values.sections(arguments) if self.opens else []
+    async def run(self, arguments: dict[str, Any], round_: Round | None = None) -> None:
+        """One whole call. round_: with those of other plugins."""
+        started = perf_counter()
+        if round_ is None:
+            round_ = Round(self, arguments)
+        fields, subject = round_.fields, round_.subject
+        sections = values.sections(arguments) if self.opens else []
         try:
-            subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
-            self.expect_nothing(await limited(self.begin(arguments), self, subject))
-            self.expect_values(before)
+            self.expect_nothing(await limited(self.begin(arguments, subject), self, subject))
+            self.expect_values(fields)
+            fields.renew()
         except BaseException as raised:
-            error = self._after(raised, before)
+            error = self._after(raised, fields)
             if not isinstance(error, self.hook.verdicts):
-                values.put_sections_back(fields)
+                values.put_sections_back(sections)
             self.fail(error, perf_counter() - started, _about(arguments), arguments)
         self.measure(perf_counter() - started)
 
-    def run_now(self, arguments: dict[str, Any]) -> None:
+    def run_now(self, arguments: dict[str, Any], round_: Round) -> None:
         """The same for hooks that must not wait; needs no event loop."""
-        started, before = perf_counter(), self.before(arguments)
+        started, fields, subject = perf_counter(), round_.fields, round_.subject
         try:
-            subject = subject_of(self.hook.name, arguments) if UNDER_WAY.active else NOTHING
-            self.expect_nothing(_without_waiting(self.begin(arguments), self, subject))
-            self.expect_values(before)
+            self.expect_nothing(_without_waiting(self.begin(arguments, subject), self, subject))
+            self.expect_values(fields)
+            fields.renew()
         except BaseException as raised:
-            error = self._after(raised, before)
+            error = self._after(raised, fields)
             self.fail(error, perf_counter() - started)
         self.measure(perf_counter() - started)
 
-    def _after(self, error: BaseException, before: values.Before) -> BaseException:
+    def _after(self, error: BaseException, fields: values.KnownFields) -> BaseException:
         """What ends a call: an error, or a verdict if what was set beside it can be used. All else is taken back."""
         if isinstance(error, self.hook.verdicts):
             try:
-                self.expect_values(before)
+                self.expect_values(fields)
             except (Misbehaved, Hold) as other:
                 error = other
         if not isinstance(error, self.hook.verdicts):
-            values.put_back(before)
+            fields.put_back()
         return error
 
     def fail(
@@ -186,7 +189,8 @@ class Call(Watched):
         tally = self.tally
         tally.calls += 1
         tally.seconds += seconds
-        tally.worst_s = max(tally.worst_s, seconds)
+        if seconds > tally.worst_s:
+            tally.worst_s = seconds
         overran = cut_off if self.hook.streams else seconds > self.limit_s
         tally.overruns += overran
         if overran and not cut_off:
@@ -253,25 +257,21 @@ class Call(Watched):
         if value is not None:
             raise Misbehaved(f"returned {type(value).__name__}, but this hook returns nothing; change its arguments")
 
-    def before(self, arguments: dict[str, Any]) -> values.Before:
-        """What its arguments are, for `expect_values`."""
-        return values.before(self._checked, arguments) if self._checked else []
-
     def _expect_zone(self, notice: Notice) -> None:
         if notice.zone and notice.zone not in self._configured.zones:
             raise Misbehaved(f"set notice.zone to {notice.zone!r}, which the configuration does not have")
 
-    def expect_values(self, before: values.Before) -> None:
+    def expect_values(self, fields: values.KnownFields) -> None:
         """Raises Misbehaved: what it has set an argument's field to cannot be used."""
-        if sentence := values.wrong(before):
+        if sentence := fields.wrong():
             raise Misbehaved(sentence)
         if self._configured.zones and self.hook.name in ("queue_bounce", "queue_delayed"):
-            self._expect_zone(before[-1][1])
+            self._expect_zone(fields.last)
         if self._configured is not ANYTHING and self.hook.name == "queue_route":
-            routing, olds = before[0][1], before[0][2]
+            routing = fields.first
             if sentence := values.not_configured(routing, self._configured):
                 raise Misbehaved(sentence)
-            zone, zones = olds[0], self._configured.zones
+            zone, zones = fields.first_field, self._configured.zones
             if zones and routing.zone not in zones:
                 sentence = f"set routing.zone to {routing.zone!r}, which the configuration does not have"
                 if self._unknown == "refuse":
@@ -280,6 +280,21 @@ class Call(Watched):
                 if self._unknown == "hold":
                     raise Hold(sentence)
                 self._tell(logging.WARNING, f"{sentence}; {routing.recipient} stays in {zone}", self._line(None))
+
+
+class Round:
+    """Calls of one hook in one plugin after another, with the same arguments. subject: what all of them are about; it
+    is noted only where that is read. fields: what each may change."""
+
+    __slots__ = ("fields", "subject")
+
+    def __init__(self, call: Call, arguments: dict[str, Any]) -> None:
+        """call: the first of them."""
+        self.subject = NOTHING
+        if UNDER_WAY.active:
+            self.subject = subject_of(call.hook.name, arguments)
+            UNDER_WAY.look()
+        self.fields = values.KnownFields(call.checked, arguments)
 
 
 def _about(arguments: dict[str, Any]) -> str:
@@ -377,13 +392,15 @@ async def limited(coroutine: Coroutine[Any, Any, Any], call: Call, subject: Subj
     """Awaits a call's coroutine, which may wait for its limit at most. Raises CutOff when it waits for longer, whatever
     it makes of being cut off."""
     limit_s = call.limit_s
-    if not inspect.iscoroutine(coroutine):
+    if not isinstance(coroutine, types.CoroutineType):
         raise Misbehaved(f"returned {type(coroutine).__name__} instead of a coroutine; define the hook with async def")
     before = WATCH.enter(call, subject)
     try:
-        waited_for = _step(coroutine.send, None)
+        waited_for = coroutine.send(None)  # as `_step`, which most calls end in
     except StopIteration as end:
         return end.value
+    except (KeyboardInterrupt, GeneratorExit) as error:
+        raise Escaping(error) from None
     finally:
         WATCH.leave(before)
     timer, task = asyncio.timeout(limit_s), asyncio.current_task()

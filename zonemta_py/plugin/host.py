@@ -24,7 +24,7 @@ from zonemta_py.plugin import checks
 from zonemta_py.plugin.admin import AskAdmin
 from zonemta_py.plugin.api import PluginApi, log
 from zonemta_py.plugin.arguments import Process
-from zonemta_py.plugin.calls import Call, CallLimits
+from zonemta_py.plugin.calls import Call, CallLimits, Round
 from zonemta_py.plugin.configured import ANYTHING, Configured
 from zonemta_py.plugin.life import RUNS, PluginLife
 from zonemta_py.plugin.loading import PluginError, PluginSource, digest, find, suggestion
@@ -199,11 +199,14 @@ class Host:
         assert arguments.keys() == HOOKS[name].offered, f"{name} is called with {', '.join(arguments)}"
         if self._beginning:
             await asyncio.wait([*self._beginning])
-        for call in self._calls.get(name, ()):
+        if not (calls := self._calls.get(name)):
+            return
+        round_ = Round(calls[0], arguments)
+        for call in calls:
             if call.only and not call.concerns(arguments):
                 continue
             try:
-                await call.run(arguments)
+                await call.run(arguments, round_)
             except PluginFailed:
                 if not call.passes:
                     raise
@@ -211,9 +214,12 @@ class Host:
     def call_now(self, name: str, /, **arguments: Any) -> None:
         """The same for the hooks that must not wait (smtp_sni, log_entry)."""
         assert arguments.keys() == HOOKS[name].offered, f"{name} is called with {', '.join(arguments)}"
-        for call in self._calls.get(name, ()):
+        if not (calls := self._calls.get(name)):
+            return
+        round_ = Round(calls[0], arguments)
+        for call in calls:
             try:
-                call.run_now(arguments)
+                call.run_now(arguments, round_)
             except PluginFailed:
                 if not call.passes:
                     raise

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from time import perf_counter
 from typing import Any
 
 from zonemta_py.mail.limits import CHUNK_BYTES, MESSAGE_BYTES_MAX
 from zonemta_py.plugin import values
 from zonemta_py.plugin.arguments import Stream
-from zonemta_py.plugin.calls import Call, Misbehaved, limited, subject_of, watched
+from zonemta_py.plugin.calls import Call, Misbehaved, Round, limited, watched
 from zonemta_py.plugin.verdicts import PluginFailed
 from zonemta_py.queue.poison import Subject
 
@@ -86,15 +86,15 @@ class Meter:
 
 
 class Reader:
-    """One plugin reading one stream, in a task of its own."""
+    """One plugin reading one stream, in a task of its own. subject: what that is about."""
 
-    def __init__(self, call: Call, arguments: dict[str, Any]) -> None:
+    def __init__(self, call: Call, arguments: dict[str, Any], subject: Subject) -> None:
         self._call = call
         self._pipe = Pipe()
         self._meter = Meter(self._pipe, flowing=True)
         self._left = False
         """It was too slow, and mail goes on without it."""
-        self._task = asyncio.create_task(self._run(arguments))
+        self._task = asyncio.create_task(self._run(arguments, subject))
         self._task.add_done_callback(lambda _: self._pipe.moved.set())
 
     async def feed(self, block: bytes) -> None:
@@ -106,9 +106,12 @@ class Reader:
                 return
             self._pipe.put(piece)
 
-    async def finish(self) -> None:
-        """No more to read: raises the plugin's verdict."""
+    def close(self) -> None:
+        """There is no more to read."""
         self._pipe.close()
+
+    async def finish(self) -> None:
+        """After `close`: raises the plugin's verdict."""
         while not self._over:
             await self._wait()
         verdict = None if self._left else self._task.result()
@@ -122,22 +125,22 @@ class Reader:
     def abort(self) -> None:
         self._task.cancel()
 
-    async def _run(self, arguments: dict[str, Any]) -> BaseException | None:
+    async def _run(self, arguments: dict[str, Any], subject: Subject) -> BaseException | None:
         """Returns what the plugin raised, for `finish` to raise."""
-        started, before = perf_counter(), self._call.before(arguments)
+        started, fields = perf_counter(), values.KnownFields(self._call.checked, arguments)
         try:
-            work = self._call.begin({**arguments, "stream": self._meter})
+            work = self._call.begin({**arguments, "stream": self._meter}, subject)
             if inspect.iscoroutine(work):
-                work = watched(work, self._call, subject_of(self._call.hook.name, arguments), leaves=True)
+                work = watched(work, self._call, subject, leaves=True)
             value = await work
             self._call.expect_nothing(value)
-            self._call.expect_values(before)
+            self._call.expect_values(fields)
         except BaseException as error:
             verdict = self._call.judge(error)
             if verdict is error and not isinstance(error, self._call.hook.verdicts):
                 raise
             if isinstance(verdict, PluginFailed):
-                values.put_right(before)
+                fields.put_right()
             return verdict
         finally:
             self._call.measure(perf_counter() - started - self._meter.waited_s)
@@ -165,29 +168,30 @@ class Rewriting:
         self._drained = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def ask(self, call: Call, arguments: dict[str, Any]) -> None:
-        """Whether the plugin wants the stream as the plugins before it leave it. Raises verdicts."""
+    async def ask(self, call: Call, arguments: dict[str, Any], round_: Round) -> None:
+        """Whether the plugin wants the stream as the plugins before it leave it (round_). Raises verdicts."""
         try:
-            await self._ask(call, arguments)
+            await self._ask(call, arguments, round_)
         except PluginFailed:
             if not call.passes:
                 raise
 
-    async def _ask(self, call: Call, arguments: dict[str, Any]) -> None:
+    async def _ask(self, call: Call, arguments: dict[str, Any], round_: Round) -> None:
         meter = Meter(self._last, flowing=False)
-        started, subject, before = perf_counter(), subject_of(call.hook.name, arguments), call.before(arguments)
-        fields = values.sections(arguments) if call.opens else []
+        started, subject, fields = perf_counter(), round_.subject, round_.fields
+        sections = values.sections(arguments) if call.opens else []
         try:
-            answer = call.begin({**arguments, "stream": meter})
+            answer = call.begin({**arguments, "stream": meter}, subject)
             if not inspect.isasyncgen(answer):
                 answer = await limited(answer, call, subject)
             if answer is not None and not isinstance(answer, AsyncIterator):
                 raise Misbehaved(f"returned {type(answer).__name__}; return None or an async iterator of bytes")
-            call.expect_values(before)
+            call.expect_values(fields)
+            fields.renew()
         except BaseException as error:
             if not isinstance(error, call.hook.verdicts):
-                values.put_right(before)
-                values.put_sections_back(fields)
+                fields.put_right()
+                values.put_sections_back(sections)
             call.fail(error, perf_counter() - started)
         if answer is None:
             call.measure(perf_counter() - started)
@@ -299,6 +303,22 @@ async def _moved(pipe: Pipe, limit_s: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def readers(calls: Sequence[Call], arguments: dict[str, Any]) -> list[Reader]:
+    """One for each of the calls, all of one stream."""
+    if not calls:
+        return []
+    subject = Round(calls[0], arguments).subject
+    return [Reader(call, arguments, subject) for call in calls]
+
+
+async def finish(some: Sequence[Reader]) -> None:
+    """There is no more to read: waits for all of them. Raises the verdict of the first that has one."""
+    for reader in some:
+        reader.close()
+    for reader in some:
+        await reader.finish()
 
 
 def _pieces(block: bytes) -> Iterator[bytes]:

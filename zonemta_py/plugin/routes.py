@@ -54,7 +54,8 @@ class RouteCall(Call):
     async def _called(self, arguments: dict[str, Any], subject: Subject) -> HttpAnswer:
         if self.out_until and self.suppressed_by():
             raise RouteSkipped(self.plugin, self.hook.name, f"is skipped because it {self.why_out}")
-        if UNDER_WAY.active and UNDER_WAY.deadly(self.plugin, self.hook.name, subject.about):
+        UNDER_WAY.look()
+        if UNDER_WAY.deadly(self.plugin, self.hook.name, subject.about):
             problem = f"has ended its process twice at this ({subject.about})"
             raise PluginFailed(self.plugin, self.hook.name, problem, named=True)
         return content(self.route, await limited(self.function(**arguments), self, subject))

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from zonemta_py.plugin import mime
-from zonemta_py.plugin.pipes import Reader, Rewriting
+from zonemta_py.plugin.calls import Round
+from zonemta_py.plugin.pipes import Reader, Rewriting, finish, readers
 
 if TYPE_CHECKING:
     from zonemta_py.mail.envelope import Envelope
@@ -77,8 +78,7 @@ class BodyHooks:
         """Waits for every plugin to finish. Raises the first verdict, in the order of the hooks."""
         if self._splitter is not None:
             await self._follow(self._splitter.finish())
-        for reader in (*self._analysts, *self._keepers):
-            await reader.finish()
+        await finish((*self._analysts, *self._keepers))
 
     def abort(self) -> None:
         """Releases everything: client gone, or message refused."""
@@ -88,8 +88,7 @@ class BodyHooks:
             self._rewriting.abort()
 
     def _readers(self, name: str) -> list[Reader]:
-        calls = self._host.calls(name) if self._contents else ()
-        return [Reader(call, {"envelope": self._envelope}) for call in calls]
+        return readers(self._host.calls(name), {"envelope": self._envelope}) if self._contents else []
 
     async def _follow(self, events: Iterable[mime.Event]) -> None:
         for event in events:
@@ -107,8 +106,10 @@ class BodyHooks:
         """Asks every plugin for the node, and sends its header section as they left it."""
         before = begin.node.headers.build()
         rewriting = Rewriting(self._store)
-        for call in self._host.calls("message_rewrite"):
-            await rewriting.ask(call, {"envelope": self._envelope, "node": begin.node})
+        calls, arguments = self._host.calls("message_rewrite"), {"envelope": self._envelope, "node": begin.node}
+        round_ = Round(calls[0], arguments)  # it listens: see `on_headers`
+        for call in calls:
+            await rewriting.ask(call, arguments, round_)
         if rewriting.start():
             self._rewriting = rewriting
         after = begin.node.headers.build()

@@ -25,9 +25,10 @@ from zonemta_py.merge.html.markup import Placeholders
 from zonemta_py.merge.schedule_fields import TO_US
 from zonemta_py.merge.source import File, TemplateSource, Text
 from zonemta_py.plugin.arguments import Info, Node, Session
+from zonemta_py.plugin.calls import Round
 from zonemta_py.plugin.encodings import decoded
 from zonemta_py.plugin.mime import describe
-from zonemta_py.plugin.pipes import Reader, Rewriting
+from zonemta_py.plugin.pipes import Reader, Rewriting, finish, readers
 from zonemta_py.plugin.verdicts import PluginFailed, Verdict
 
 if TYPE_CHECKING:
@@ -81,23 +82,22 @@ async def shown(host: Host, envelope: Envelope, session: Session | None, packed:
     words = Placeholders(text.content for text in _texts(source))
     parts, section = _parts(source, words), _section(source, words)
     before = _message(section, parts)
-    readers: list[Reader] = []
+    begun: list[Reader] = []
     try:
         with _at(""):
-            analysts = _readers(host, "message_analyze", envelope, readers)
+            analysts = _readers(host, "message_analyze", envelope, begun)
             await _feed(analysts, before)
         for part in parts:
             with _at(part.place):
                 source = await _rewritten(host, envelope, source, part, words)
         with _at(""):
-            keepers = _readers(host, "message_store", envelope, readers)
+            keepers = _readers(host, "message_store", envelope, begun)
             if keepers:
                 await _feed(keepers, _message(section, parts).partition(b"\r\n\r\n")[2])
-            for reader in (*analysts, *keepers):
-                await reader.finish()
+            await finish((*analysts, *keepers))
             await _conclude(host, envelope, Info(session, len(before), section))
     finally:
-        for reader in readers:
+        for reader in begun:
             reader.abort()
     if envelope.notes:
         source = replace(source, notes=dict(envelope.notes))
@@ -113,14 +113,14 @@ def _at(place: str) -> Iterator[None]:
 
 
 def _readers(host: Host, hook: str, envelope: Envelope, all_: list[Reader]) -> list[Reader]:
-    made = [Reader(call, {"envelope": envelope}) for call in host.calls(hook)]
+    made = readers(host.calls(hook), {"envelope": envelope})
     all_ += made
     return made
 
 
-async def _feed(readers: list[Reader], content: bytes) -> None:
+async def _feed(some: list[Reader], content: bytes) -> None:
     for at in range(0, len(content), CHUNK_BYTES):
-        for reader in readers:
+        for reader in some:
             await reader.feed(content[at : at + CHUNK_BYTES])
 
 
@@ -146,8 +146,12 @@ async def _rewritten(
         written.extend(block)
 
     calls, rewriting, node = host.calls("message_rewrite"), Rewriting(keep), part.node
+    if not calls:
+        return source
+    arguments = {"envelope": envelope, "node": node}
+    round_ = Round(calls[0], arguments)
     for call in calls:
-        await rewriting.ask(call, {"envelope": envelope, "node": node})
+        await rewriting.ask(call, arguments, round_)
     if not rewriting.start():
         return source
     try:

@@ -1,7 +1,8 @@
 """What a plugin has left in the arguments of a hook, checked right after its call: so that its failure is named with
 field and value, and what comes after it never meets a value that nobody can use.
 
-A check costs what the fields cost that its hook may change. Failures: none; `wrong` returns a sentence.
+A check costs little where nothing was changed, and what the fields cost where something was. Failures: none;
+`KnownFields.wrong` returns a sentence.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import socket as sockets
 import ssl
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from ipaddress import ip_address
 from itertools import compress
 from operator import attrgetter, is_not
@@ -39,6 +41,7 @@ _ADDRESS = re.compile(r'(?:"[^\x00-\x1f\x7f]*"|[^\x00-\x20\x7f"<>]+)@[^\x00-\x20
 _KEY = re.compile(r"[\w.-]{1,250}\._domainkey\.[\w.-]{1,250}")
 _TLS_MODES = ("none", "opportunistic", "required", "implicit")
 _IN_WORDS = '"none", "opportunistic", "required" or "implicit"'
+_NESTED = (dict, list, tuple)
 _SECRET = frozenset(("auth", "password"))
 """Fields whose value is not shown."""
 Test = Callable[[Any], bool]
@@ -317,42 +320,129 @@ def argument_of(name: str) -> str:
     return name.partition(" ")[0].rstrip(",")
 
 
-Before = list[tuple[str, Any, list[Any]]]
-"""Names of rules, with the argument and the values of its fields before a plugin was called."""
+class KnownFields:
+    """What the arguments of a hook are, field by field, before a plugin is called that may change them, and what it has
+    made of them. names: of the rules for them, from `checked`."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, names: tuple[str, ...], arguments: Mapping[str, Any]) -> None:
+        found = ((name, arguments[argument_of(name)]) for name in names)
+        self._parts = [_Part(name, argument) for name, argument in found if argument is not None]
+
+    def wrong(self) -> str:
+        """ "": what a plugin has left can be used. Else what it has set to what, and what it must be. What it has not
+        changed is not judged."""
+        for part in self._parts:
+            if part.is_touched() and (sentence := part.wrong()):
+                return sentence
+        return ""
+
+    def renew(self) -> None:
+        """They are what is there now, if `wrong` has found it good: for the next plugin."""
+        for part in self._parts:
+            if part.touched:
+                part.take()
+
+    def put_back(self) -> None:
+        """What a plugin has changed is as it was."""
+        for part in self._parts:
+            for rule, old in zip(RULES[part.name], part.olds(), strict=True):
+                _put(part.argument, rule, old)
+            part.take()
+
+    def put_right(self) -> None:
+        """What nobody can use is as it was. What can be used stays: others may have changed it meanwhile."""
+        for part in self._parts:
+            for rule, old, new in zip(RULES[part.name], part.olds(), _GETTERS[part.name](part.argument), strict=True):
+                if new is not old and not _can_be_used(rule, old, new):
+                    _put(part.argument, rule, old)
+            part.take()
+
+    @property
+    def first(self) -> Any:
+        """The argument of the first rules."""
+        return self._parts[0].argument
+
+    @property
+    def last(self) -> Any:
+        return self._parts[-1].argument
+
+    @property
+    def first_field(self) -> Any:
+        """What the first field of the first argument was."""
+        return self._parts[0].seen[0]
 
 
-def before(names: tuple[str, ...], arguments: Mapping[str, Any]) -> Before:
-    """For `wrong` and `put_back`."""
-    there = [(name, arguments[argument_of(name)]) for name in names]
-    return [(name, one, _copies(name, one)) for name, one in there if one is not None]
+class _Part:
+    """One argument. seen: the values of its fields; copies: of those that can be changed where they are, by place.
+    touched: as `is_touched` found."""
 
+    __slots__ = ("argument", "copies", "get", "name", "seen", "touched")
 
-def _copies(name: str, argument: Any) -> list[Any]:
-    found = [*_GETTERS[name](argument)]
-    for place in _CHANGEABLE[name]:
-        found[place] = _copied(found[place])
-    return found
+    def __init__(self, name: str, argument: Any) -> None:
+        self.name, self.argument, self.get = name, argument, _GETTERS[name]
+        self.take()
+
+    def take(self) -> None:
+        self.touched = False
+        seen = self.seen = self.get(self.argument)
+        self.copies = [(place, _copied(seen[place])) for place in _CHANGEABLE[self.name]]
+
+    def olds(self) -> list[Any]:
+        olds = [*self.seen]
+        for place, copy in self.copies:
+            olds[place] = copy
+        return olds
+
+    def is_touched(self) -> bool:
+        """Whether any field may be another than before."""
+        news = self.get(self.argument)
+        touched = True in map(is_not, news, self.seen)
+        for place, copy in self.copies:
+            touched = touched or _may_differ(copy, news[place])
+        self.touched = touched
+        return touched
+
+    def wrong(self) -> str:
+        olds, news = self.olds(), self.get(self.argument)
+        for rule, old, new in compress(zip(RULES[self.name], olds, news, strict=True), map(is_not, news, olds)):
+            if not _can_be_used(rule, old, new):
+                return f"set {argument_of(self.name)}.{rule.field} to {_shown(rule.field, new)}; it must {rule.must}"
+        return ""
 
 
 def _copied(value: Any) -> Any:
     if type(value) is list:
         return [_known(one) if type(one) is Recipient else one for one in value]
-    return {**value} if type(value) is dict else value
+    return _whole_copy(value) if type(value) is dict else value
 
 
 def _known(one: Recipient) -> tuple[Recipient, str, dict[str, Any] | None]:
-    return one, one.address, {**one.noted} if one.noted else None
+    return one, one.address, _whole_copy(one.noted) if one.noted else None
 
 
-def wrong(known: Before) -> str:
-    """ "": what a plugin has left can be used. Else what it has set to what, and what it must be. What it has not
-    changed is not judged."""
-    for name, argument, olds in known:
-        news = _GETTERS[name](argument)
-        for rule, old, new in compress(zip(RULES[name], olds, news, strict=True), map(is_not, news, olds)):
-            if not _can_be_used(rule, old, new):
-                return f"set {argument_of(name)}.{rule.field} to {_shown(rule.field, new)}; it must {rule.must}"
-    return ""
+def _whole_copy(value: dict[str, Any]) -> dict[str, Any]:
+    """With what is in it, as notes may have lists and dicts in them."""
+    nested = any(type(one) in _NESTED for one in value.values())
+    return deepcopy(value) if nested else {**value}
+
+
+def _may_differ(copy: Any, value: Any) -> bool:
+    """Of the same object as before: whether there may be something else in it."""
+    if type(value) is dict:
+        return bool(copy or value)  # a plugin may have changed what is in them
+    if type(value) is not list:
+        return value is not copy
+    if len(value) != len(copy):
+        return True
+    for old, new in zip(copy, value, strict=True):
+        if type(old) is tuple:
+            if old[0] is not new or old[1] is not new.address or new.noted is not None:
+                return True
+        elif old is not new:
+            return True
+    return False
 
 
 def _can_be_used(rule: Rule, old: Any, new: Any) -> bool:
@@ -363,7 +453,7 @@ def _can_be_used(rule: Rule, old: Any, new: Any) -> bool:
 
 
 def not_configured(routing: Routing, configured: Configured) -> str:
-    """As `wrong`, of what a plugin has chosen by a name of the configuration, but for its zone."""
+    """As `KnownFields.wrong`, of what a plugin has chosen by a name of the configuration, but for its zone."""
     for field in ("pool", "dkim", "srs", "verp"):
         value = getattr(routing, field)
         if value and (lacks := configured.lacks(field, value)):
@@ -379,21 +469,6 @@ def _is_fit(rule: Rule, old: Any, new: Any) -> bool:
     if rule.field == "notes":  # what is in them may have been changed
         return rule.test(new)
     return (type(new) is type(old) and bool(new == old)) or rule.test(new)
-
-
-def put_back(known: Before) -> None:
-    """What a plugin has changed is as it was."""
-    for name, argument, olds in known:
-        for rule, old in zip(RULES[name], olds, strict=True):
-            _put(argument, rule, old)
-
-
-def put_right(known: Before) -> None:
-    """What nobody can use is as it was. What can be used stays: others may have changed it meanwhile."""
-    for name, argument, olds in known:
-        for rule, old, new in zip(RULES[name], olds, _GETTERS[name](argument), strict=True):
-            if new is not old and not _can_be_used(rule, old, new):
-                _put(argument, rule, old)
 
 
 def _put(argument: Any, rule: Rule, old: Any) -> None:

@@ -120,9 +120,14 @@ class UnderWay:
         else:
             self._memory[0] = 0
 
+    def look(self) -> None:
+        """Other processes' deaths are known to `deadly` then."""
+        if self._deaths is not None:
+            self._deaths.look()
+
     def deadly(self, plugin: str, hook: str, about: str) -> bool:
-        """Whether processes have died of it too often. Other processes' deaths count as soon as they are known."""
-        return self._deaths is not None and self._deaths.count(plugin, hook, about) >= DEATHS_MAX
+        """Whether processes have died of it too often, as far as `look` has seen."""
+        return self._deaths is not None and self._deaths.seen(plugin, hook, about) >= DEATHS_MAX
 
     def left_out(self, plugin: str, hook: str) -> bool:
         """Whether the hook has ended too many processes, whatever they were about."""
@@ -162,25 +167,29 @@ class Deaths:
         log.error("process %s ended in %s%s%s", process, _who(plugin, hook), what, then)
 
     def count(self, plugin: str, hook: str, about: str) -> int:
-        self._read()
+        self.look()
         return self._counts[plugin, hook, about]
+
+    def seen(self, plugin: str, hook: str, about: str) -> int:
+        """The same, as far as `look` has read."""
+        return self._counts[plugin, hook, about] if self._counts else 0
 
     def of_hook(self, plugin: str, hook: str) -> int:
         """How many there were lately."""
-        self._read()
+        self.look()
         since_ms = (time.time() - HOOK_S) * 1000
         return sum((row["plugin"], row["hook"]) == (plugin, hook) and row["at_ms"] >= since_ms for row in self._rows)
 
     def lately(self, seconds: float) -> list[tuple[str, int]]:
         """Plugins, and how many processes each has ended in that time."""
-        self._read()
+        self.look()
         since_ms = (time.time() - seconds) * 1000
         found = Counter(row["plugin"] for row in self._rows if row["plugin"] and row["at_ms"] >= since_ms)
         return list(found.items())
 
     def rows(self) -> list[dict[str, Any]]:
         """All of them, oldest first."""
-        self._read()
+        self.look()
         return self._rows
 
     def forget(self) -> None:
@@ -188,7 +197,8 @@ class Deaths:
         with contextlib.suppress(OSError):
             os.truncate(self._path, 0)
 
-    def _read(self) -> None:
+    def look(self) -> None:
+        """Reads what others have written since."""
         try:
             found = os.stat(self._path)
             version = (found.st_size, found.st_mtime_ns)
