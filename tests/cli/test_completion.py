@@ -67,6 +67,18 @@ def test_names_that_there_are(served: Callable[..., Any], tmp_path: Path) -> Non
             assert said == expected
 
 
+def test_commands_of_plugins(tmp_path: Path) -> None:
+    """Their names beside ours, and their options."""
+    (tmp_path / "greeter.py").write_text(
+        '"""Greets."""\ndef setup(api, options):\n    api.command("surprise", surprise)\n\n'
+        'def surprise(loud: bool = False):\n    """Surprise."""\n'
+    )
+    (tmp_path / "c.toml").write_text(f'[plugins]\nenabled = ["{tmp_path}/greeter.py"]\n')
+    file = str(tmp_path / "c.toml")
+    assert completed("zonemta su", 1, ZONEMTA_CONFIG=file) == ["suppression", "surprise", "suspend"]
+    assert completed("zonemta surprise --lo", 2, ZONEMTA_CONFIG=file) == ["--loud"]
+
+
 def test_other_shells(zonemta: Callable[..., Any]) -> None:
     """Each has its script; former names are not offered."""
     assert zonemta("completion", "zsh").out.startswith("#compdef zonemta")

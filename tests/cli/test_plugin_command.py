@@ -140,7 +140,8 @@ def test_without_plugins_nothing_is_loaded(tmp_path: Path) -> None:
     code = (
         "import sys; from zonemta_py.cli import plugin_commands; plugin_commands.Host = None\n"
         "from zonemta_py.__main__ import main; sys.argv = ['zonemta', '--help']; code = main()\n"
-        "assert plugin_commands.enables_plugins(plugin_commands.named_file(())) is False; sys.exit(code)"
+        "from zonemta_py.cli.terminal.plugins_enabled import enables_plugins, named_file\n"
+        "assert enables_plugins(named_file(())) is False; sys.exit(code)"
     )
     environment = os.environ | {"ZONEMTA_CONFIG": str(tmp_path / "c.toml")}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)

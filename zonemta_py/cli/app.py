@@ -316,10 +316,17 @@ def every(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _names() -> Any:
-    """Commands by name alone."""
+    """Commands by name alone, those of plugins too; no plugin is loaded where none is enabled."""
+    from zonemta_py.cli.terminal.plugins_enabled import enables_plugins, named_file
+
+    names = NAMES - HIDDEN
+    if enables_plugins(file := named_file(())):
+        from zonemta_py.cli import plugin_commands
+
+        names = names | {name for name, _ in plugin_commands.summaries(file) if not name.startswith("(")}
     app = typer.Typer(add_completion=False)
     app.callback()(_options)
-    for name in sorted(NAMES - HIDDEN):
+    for name in sorted(names):
         app.command(name)(lambda: None)
     return typer.main.get_command(app)
 
@@ -327,8 +334,9 @@ def _names() -> Any:
 def _show_plugins(command: Any) -> None:
     """In its help, in a section of their own; nothing is loaded where no plugin is enabled."""
     from zonemta_py.cli import plugin_commands
+    from zonemta_py.cli.terminal.plugins_enabled import named_file
 
-    ours, rows = command.format_commands, plugin_commands.summaries(plugin_commands.named_file(()))
+    ours, rows = command.format_commands, plugin_commands.summaries(named_file(()))
 
     def both(context: Any, formatter: Any) -> None:
         ours(context, formatter)
@@ -361,8 +369,9 @@ def _tree(wanted: str, arguments: Sequence[str]) -> typer.Typer:
                     _add(app, name, command)
     if wanted and wanted[0] != "-" and not ours:
         from zonemta_py.cli import plugin_commands
+        from zonemta_py.cli.terminal.plugins_enabled import named_file
 
-        plugin_commands.add(app, plugin_commands.named_file(arguments))
+        plugin_commands.add(app, named_file(arguments))
     return app
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,8 @@ from zonemta_py.cli.run.ask_queue import ask_queue, runs
 from zonemta_py.cli.run.running import me
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import ConfigFile, extended, in_force
-from zonemta_py.config import Config, usual_file
+from zonemta_py.cli.terminal.plugins_enabled import enables_plugins
+from zonemta_py.config import Config
 from zonemta_py.plugin.admin import AdminRefused, AdminUnavailable, acting
 from zonemta_py.plugin.calls import line_in
 from zonemta_py.plugin.host import Host, PluginError
@@ -33,31 +32,6 @@ if TYPE_CHECKING:
     from zonemta_py.queue.questions.question import Question
 
 TITLE = "Commands of plugins"
-
-
-def named_file(arguments: Sequence[str]) -> Path | None:
-    """The configuration that a command line means; None: there is none."""
-    for place, word in enumerate(arguments):
-        if word == "--":
-            break
-        if word in ("--config", "-c") and place + 1 < len(arguments):
-            return Path(arguments[place + 1])
-        for begins in ("--config=", "-c"):
-            if word.startswith(begins) and len(word) > len(begins):
-                return Path(word.removeprefix(begins))
-    file = os.environ.get("ZONEMTA_CONFIG")
-    return Path(file) if file else usual_file()
-
-
-def enables_plugins(file: Path | None) -> bool:
-    """Whether it is worth loading."""
-    if file is None:
-        return False
-    try:
-        table = tomllib.loads(file.read_text("utf-8")).get("plugins", {})
-        return bool(isinstance(table, dict) and table.get("enabled"))
-    except (OSError, ValueError):
-        return False
 
 
 def summaries(file: Path | None) -> list[tuple[str, str]]:

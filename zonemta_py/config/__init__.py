@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from zonemta_py import USUAL_CONFIG
 from zonemta_py.config.accounts import Account
 from zonemta_py.config.cluster import ClusterSection
 from zonemta_py.config.file import read
@@ -76,7 +77,7 @@ __all__ = [
     "usual_file",
 ]  # fmt: skip
 
-USUAL_FILE = Path("/etc/zonemta/zonemta.toml")
+USUAL_FILE = Path(USUAL_CONFIG)
 
 
 def load(path: Path | None) -> Config:

@@ -108,7 +108,7 @@ def named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
     if (file / "__init__.py").is_file():
         return file.name, (file / "__init__.py").resolve()
     if not file.is_file():
-        raise PluginError(file.stem, str(file), 0, "there is no such file; correct the path in plugins.enabled")
+        raise PluginError(file.stem, str(file), 0, "there is no such file; correct its path")
     return file.stem, file.resolve()
 
 
