@@ -54,6 +54,8 @@ def test_order_shows_who_is_called_when(zonemta: Callable[..., Any], config: Pat
     called = {row["hook"]: row["plugins"] for row in rows if row["plugins"]}
     assert called == {"smtp_rcpt_to": ["also", "block"], "queue_route": ["also"]}
     assert "also > block" in zonemta("plugin", "order", "smtp_rcpt_to", "-c", config).out
+    failing = {row["hook"]: row["failing"] for row in rows}
+    assert [failing[hook] for hook in ("smtp_rcpt_to", "stop", "event")] == ["451", "passes", "comes again"]
     ran = zonemta("plugin", "order", "smtp_rcpt", "-c", config)
     assert (ran.code, "did you mean 'smtp_rcpt_to'?" in ran.err) == (Exit.USAGE, True)
 
@@ -93,6 +95,10 @@ def test_mistakes_with_a_new_one(zonemta: Callable[..., Any], tmp_path: Path) ->
     assert (ran.code, "staging.py exists; choose another name or folder" in ran.err) == (Exit.CANT_CREATE, True)
     ran = zonemta("plugin", "new", "Staging")
     assert (ran.code, "is not a name for a plugin" in ran.err) == (Exit.USAGE, True)
+    for name in ("json", "async"):  # beside such a file, or by that name, nothing could be imported
+        ran = zonemta("plugin", "new", name)
+        assert (ran.code, "is a name of Python's own" in ran.err) == (Exit.USAGE, True)
+        assert not (tmp_path / f"{name}.py").exists()
     ran = zonemta("plugin", "new", "other", "--hook", "queue_rout")
     assert (ran.code, "did you mean 'queue_route'?" in ran.err) == (Exit.USAGE, True)
     ran = zonemta("plugin", "new", "other", "--folder", tmp_path / "gone")

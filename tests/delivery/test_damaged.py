@@ -103,6 +103,9 @@ def test_status_and_nagios_say_it() -> None:
     gone = {"kind": "source", "name": "192.0.2.1", "cause": "it cannot be used: not here", "group": "resting"}
     ((level, sentence),) = _problems(found | {"standing": [gone]}, limits)
     assert (level, sentence) == (WARNING, "source 192.0.2.1: it cannot be used: not here")
+    for count, often in ((1, "once"), (1200, "1,200 times")):
+        ((level, sentence),) = _problems(found | {"standing": [], "plugins": {"staging": count}}, limits)
+        assert (level, sentence) == (WARNING, f"plugin staging fails ({often} within 5 minutes)")
     said = dict(_described(found | {"total": dict.fromkeys((*found["total"], "deleted", "bounced"), 0)}))
     assert "zonemta resume lost 20260102T030405-messages" in said["damage"]
     assert said["suspended"] == "nothing"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from survival.rig import Mta
 
+from zonemta_py.cli.queue.commands import _envelope
 from zonemta_py.mail import edits
 from zonemta_py.mail.headers import Headers
 from zonemta_py.sink import Sink, SinkOptions
@@ -94,6 +95,9 @@ async def test_it_is_so_wherever_the_message_is(tmp_path: Path) -> None:
             shown = (await asyncio.to_thread(mta.ask, "content", id=row["id"]))["data"]
             assert Headers.parse(shown).get("Subject") == "[126] hi"
             assert shown.endswith(b"hello, world\r\n" * 9)
+            envelope = (await asyncio.to_thread(mta.ask, "show", id=row["id"]))["envelope"]
+            assert envelope["edits"], "programs see them"
+            assert "edits" not in dict(_envelope(envelope)), "people see the header section that they make"
         finally:
             mta.end()
     assert await mta.problems() == []

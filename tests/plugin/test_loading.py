@@ -31,7 +31,7 @@ WRONG = {
     "import name": ("from zonemta_py.plugin import Rejekt", "p1.py:1: importing it raised ImportError"),
     "raises": ("x = 1\ny = x / 0", "p1.py:2: importing it raised ZeroDivisionError"),
     "exits": ("import sys\nsys.exit(3)", "p1.py:2: importing it raised SystemExit"),
-    "setup waits": ("async def setup(api): pass", "setup"),
+    "setup waits": ("async def setup(api): pass", "p1.py:1: setup must be a plain def; nothing can await it yet"),
     "setup argument": ("def setup(app): pass", "setup takes 'app'; its arguments are api and options"),
     "setup raises": ("def setup(api):\n    raise ValueError('no key')", "p1.py:2: setup raised ValueError (no key)"),
     "setup exits": ("import sys\ndef setup(api): sys.exit()", "setup raised SystemExit"),
@@ -151,6 +151,24 @@ def test_a_plugin_enabled_twice(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("async def smtp_rcpt_to(): pass")
     with pytest.raises(PluginError, match="enabled twice"):
         Host.load(Plugins(enabled=["a", "./a.py"], folder=tmp_path))
+
+
+def test_two_files_with_one_name(tmp_path: Path) -> None:
+    """Both are named, and where the second gets a name of its own."""
+    (tmp_path / "more").mkdir()
+    for file in (tmp_path / "a.py", tmp_path / "more" / "a.py"):
+        file.write_text("async def smtp_rcpt_to(): pass")
+    with pytest.raises(PluginError) as caught:
+        Host.load(Plugins(enabled=["a", "./more/a.py"], folder=tmp_path))
+    assert f"has the name of {tmp_path / 'a.py'}" in str(caught.value)
+    assert "[[plugins.instances]]" in str(caught.value)
+
+
+def test_a_folder_that_is_no_plugin(tmp_path: Path) -> None:
+    """The sentence says what it lacks."""
+    (tmp_path / "links").mkdir()
+    with pytest.raises(PluginError, match=r"plugin links, .*/links: has no __init__\.py"):
+        Host.load(Plugins(enabled=["./links"], folder=tmp_path))
 
 
 def test_two_plugins_with_one_command(make_host: MakeHost) -> None:

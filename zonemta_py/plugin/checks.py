@@ -26,7 +26,7 @@ def hooks(source: PluginSource) -> dict[str, Callable[..., Any]]:
         if name in HOOKS:
             _check_hook(source, HOOKS[name], value)
             found[name] = value
-        elif _looks_like_hook(source, name, value):
+        elif name != "setup" and _looks_like_hook(source, name, value):
             known = suggestion(name, HOOKS) or "; `zonemta plugin order` lists them."
             sentence = f"there is no hook {name!r}{known} A helper's name begins with _"
             raise PluginError(source.name, source.file, _line(value), sentence)

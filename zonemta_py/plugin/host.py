@@ -97,7 +97,7 @@ class Host:
             threads, instance = _threads(), plugins.instance(wanted)
             source = find(instance.plugin, plugins.folder, instance.name)
             if source.name in apis:
-                raise PluginError(source.name, source.file, 0, "is enabled twice; leave it once in plugins.enabled")
+                raise _twice(source, apis[source.name])
             files[source.file] = digest(source.file)
             functions = checks.hooks(source)
             api = apis[source.name] = PluginApi(source.name, configured.zones, plugins.timeout_s, source.file)
@@ -293,6 +293,13 @@ class Host:
         for api in self.apis:
             for (gauge, label), value in api.numbers.measured.items():
                 yield "zonemta_plugin_value", (api.name, gauge, label, process), value
+
+
+def _twice(source: PluginSource, first: PluginApi) -> PluginError:
+    sentence = "is enabled twice; leave it once in plugins.enabled"
+    if source.file != first.file:
+        sentence = f"has the name of {first.file}; give it one of its own in [[plugins.instances]], or rename its file"
+    return PluginError(source.name, source.file, 0, sentence)
 
 
 def _threads() -> set[threading.Thread]:

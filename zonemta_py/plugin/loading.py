@@ -107,6 +107,9 @@ def named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
         file = folder.expanduser() / file
     if (file / "__init__.py").is_file():
         return file.name, (file / "__init__.py").resolve()
+    if file.is_dir():
+        sentence = "has no __init__.py, which a folder needs to be a plugin; write one, or name a file of it"
+        raise PluginError(file.name, str(file), 0, sentence)
     if not file.is_file():
         raise PluginError(file.stem, str(file), 0, "there is no such file; correct its path")
     return file.stem, file.resolve()

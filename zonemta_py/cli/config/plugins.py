@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ from zonemta_py.plugin.catalogue import Plugin, hook_says, plugins
 from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.loading import suggestion
-from zonemta_py.plugin.spec import HOOKS
+from zonemta_py.plugin.spec import HOOKS, Hook
 
 app = typer.Typer(
     help="List, check, try and begin plugins.\n\ndocs/PLUGINS.md says how to write one; `zonemta route --plugins` "
@@ -45,6 +47,12 @@ def list_(config: ConfigFile = None, json: AsJson = False) -> None:
     return None
 
 
+def _failing(hook: Hook) -> str:
+    if hook.process == "events":
+        return "comes again"
+    return "451" if hook.failing == "raise" else "passes"
+
+
 @app.command()
 @tabled
 def order(
@@ -61,7 +69,7 @@ def order(
             "hook": name, "process": one.process,
             "plugins": [plugin.name for plugin in enabled if name in plugin.hooks],
             "verdicts": [verdict.__name__ for verdict in one.verdicts],
-            "failing": "451" if one.failing == "raise" else "passes", "runs": hook_says(name),
+            "failing": _failing(one), "runs": hook_says(name),
         }
         for name, one in HOOKS.items()
         if hook in ("", name)
@@ -148,6 +156,10 @@ def new(
     """Write NAME.py with the hooks you name (queue_route by default), and test_NAME.py, which pytest runs."""
     if not skeleton.NAME.fullmatch(name):
         raise CommandError(Exit.USAGE, f"{name!r} is not a name for a plugin; use small letters, digits, underscores")
+    if name in sys.stdlib_module_names or keyword.iskeyword(name):
+        raise CommandError(
+            Exit.USAGE, f"{name!r} is a name of Python's own, which its test could not use; give another"
+        )
     chosen = list(dict.fromkeys(hooks or ["queue_route"]))
     for hook in chosen:
         if hook not in HOOKS:

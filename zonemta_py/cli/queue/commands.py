@@ -318,7 +318,7 @@ def _envelope(envelope: dict[str, Any]) -> list[tuple[str, str]]:
     """In words: moments as such, bytes as hexadecimal, and what is made of several parts one by one."""
     rows = []
     for name, value in envelope.items():
-        if name in ("headers", "recipients"):  # shown below
+        if name in ("headers", "recipients", "edits"):  # shown below: the header section is as it was edited
             continue
         if name.endswith("_ms"):
             rows.append((name.removesuffix("_ms").replace("_", " "), moment(value)))

@@ -109,9 +109,13 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         behind = f", {sink['lag_records']:,} records behind" if sink["lag_records"] else ""
         yield f"sink {sink['name']}", f"{sink['state']}{behind}" + (f": {sink['why']}" if sink["why"] else "")
     for name, count in sorted(found["plugins"].items()):
-        yield f"plugin {name}", f"fails: {count:,} times within 5 minutes; the log says where and why"
+        yield f"plugin {name}", f"fails: {_often(count)} within 5 minutes; the log says where and why"
     for one in found["certificates"]:
         yield f"certificate {one['where']}", "; ".join(_certificate(one))
+
+
+def _often(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 def _certificate(one: dict[str, Any]) -> Iterator[str]:
@@ -210,7 +214,7 @@ def _problems(found: dict[str, Any], limit: dict[str, Any]) -> Iterator[Problem]
         if sink["state"] not in ("ok", "catching up"):
             yield WARNING, f"sink {sink['name']} is {sink['state']}"
     for name, count in sorted(found["plugins"].items()):
-        yield WARNING, f"plugin {name} fails ({count:,} times within 5 minutes)"
+        yield WARNING, f"plugin {name} fails ({_often(count)} within 5 minutes)"
     for one in found["certificates"]:
         if "why" in one:
             yield CRITICAL, f"{one['where']}: {one['why']}"
