@@ -41,11 +41,11 @@ class Trial:
 
 
 @contextmanager
-def trial(*words: str | Path) -> Iterator[Trial]:
+def trial(*words: str | Path, end: signal.Signals = signal.SIGINT) -> Iterator[Trial]:
     one = Trial(*words)
     try:
         yield one
-        one.process.send_signal(signal.SIGINT)
+        one.process.send_signal(end)
         assert one.process.wait(PATIENCE_S) == 0, one.said
     finally:
         one.process.kill()
@@ -87,8 +87,9 @@ def test_with_the_configurations_options(tmp_path: Path) -> None:
     )
     message = tmp_path / "message"
     message.write_text("Subject: x\n\nhello\n")
-    with trial("-c", file, "--to", "anna@one.test", "--message", message) as one:
+    with trial("-c", file, "--to", "anna@one.test", "--message", message, end=signal.SIGTERM) as one:
         assert one.says("<anna@one.test> refused: (.*)") == "550 5.7.1 not today"
+    assert "Traceback" not in one.said
 
 
 def test_a_plugin_that_does_not_load(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def run(
         raise from_os(error) from None
     trial = _Trial(chosen, reload, to or [], content, sender)
     ordered = (default, *(one for one in zones if one != default))
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):  # Ctrl-C, SIGTERM
         asyncio.run(trial.run(ordered, listeners))
 
 
