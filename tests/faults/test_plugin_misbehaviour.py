@@ -12,6 +12,8 @@ CASES = (
     ("sys_exit", "queue_bounce"), ("garbage_lines", "smtp_mail_from"), ("garbage_object", "sender_headers"),
     ("sleep", "sender_response_error"), ("swallow", "queue_route"), ("swallow", "message_analyze"),
     ("swallow_once", "sender_fetch"), ("loop", "smtp_data"), ("loop", "sender_connect"), ("cancel", "queue_retry"),
+    ("return", "task"), ("sys_exit", "event"), ("raise", "event"), ("raise", "sender_tls_error"),
+    ("cancel", "sender_tls_error"),
 )  # fmt: skip
 
 
@@ -20,6 +22,21 @@ async def test_what_a_plugin_does_wrong_hinders_nobody_else(tmp_path: Path) -> N
     await group.run(lambda case: None)
     assert broken([group]) == []
     assert len(group.others.acknowledged) > 1
+
+
+async def test_what_holds_processes_up_is_named(tmp_path: Path) -> None:
+    """Threads that stay, and what blocks where calls are not measured as others are: streams, tasks, `stop`."""
+    cases = [("block", place) for place in ("message_rewrite", "event", "task", "stop")]
+    group = Group(tmp_path / "blocking", [*cases, ("threads", "sender_headers")])
+    await group.run(lambda case: None)
+    assert broken([group]) == []
+
+
+async def test_what_takes_memory_is_named(tmp_path: Path) -> None:
+    """Each time."""
+    group = Group(tmp_path / "memory", [("memory", "message_headers"), ("memory", "message_queue")])
+    await group.run(lambda case: None)
+    assert broken([group]) == []
 
 
 async def test_what_ends_processes_hinders_nobody_else(tmp_path: Path) -> None:

@@ -113,6 +113,32 @@ async def test_a_start_that_fails_is_named_and_tried_again(
     await host.end()
 
 
+@pytest.mark.parametrize("hook", ["start", "stop", "task work"])
+async def test_one_that_blocks_is_named_afterwards_too(
+    make_host: MakeHost, tmp_path: Path, caplog: pytest.LogCaptureFixture, hook: str
+) -> None:
+    """However short that was: the thread that looks may have missed it."""
+    code = f"""
+        import time
+        async def _block():
+            time.sleep(0.15)
+        def setup(api):
+            {"api.task('work', _block)" if hook == "task work" else "pass"}
+        async def start():
+            {"await _block()" if hook == "start" else "pass"}
+        async def stop():
+            {"await _block()" if hook == "stop" else "pass"}
+        """
+    host = make_host(code, timeout_s=0.1)
+    await host.begin(RECEIVER, tmp_path)
+    await until(lambda: hook != "task work" or row(host, plugin="p1", task="work")["state"] == life.ENDED)
+    if hook == "task work":
+        assert row(host, plugin="p1", task="work")["overruns"] == 1
+    await host.end()
+    assert f"plugin p1, hook {hook}, " in caplog.text
+    assert "the limit is 0.1 s; it blocked its process" in caplog.text
+
+
 @pytest.mark.parametrize("hook", ["start", "stop"])
 @pytest.mark.parametrize(
     "does", ["await asyncio.sleep(600)", "for _ in range(99):\n  with suppress(BaseException): await asyncio.sleep(9)"]

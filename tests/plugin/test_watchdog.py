@@ -126,3 +126,27 @@ async def test_one_thread(blocker: Any) -> None:
     for _ in range(50):
         await route(host, "quick")
     assert [thread.name for thread in threading.enumerate()].count("plugin-watchdog") == 1
+
+
+async def test_threads_are_named_and_counted(tmp_path: Path, caplog: Any, monkeypatch: Any) -> None:
+    """Of the plugin that begins them where there are many already, and again when there are twice as many."""
+    file = tmp_path / "threads.py"
+    file.write_text(
+        "import threading\nover = threading.Event()\nasync def queue_route(routing):\n"
+        "    for _ in range(10): threading.Thread(target=over.wait, daemon=True).start()\n"
+        "async def queue_release(zone): pass\n"
+    )
+    host = Host.load(Plugins(enabled=[str(file)]))
+    monkeypatch.setattr(watchdog.WATCH, "_threads_max", threading.active_count() + 5)
+    try:
+        for _ in range(3):
+            await route(host)
+            await host.call("queue_release", zone="default", delivery=None)
+    finally:
+        [call] = host._calls["queue_route"]
+        call.function.__globals__["over"].set()
+    lines = [one.getMessage() for one in caplog.records if "begins threads" in one.getMessage()]
+    assert 1 <= len(lines) < 3
+    assert all("plugin threads, hook queue_route, " in one for one in lines)
+    counted = {one["hook"]: one["overruns"] for one in host.statistics()}
+    assert counted == {"queue_route": len(lines), "queue_release": 0}

@@ -148,7 +148,7 @@ _ROWS = (
     _gauge("event_sink_up", "1 while the sink takes events.", "sink"),
     _counter("plugin_calls", "Calls of plugins.", "plugin", "hook"),
     _counter("plugin_seconds", "Time spent in plugins.", "plugin", "hook"),
-    _counter("plugin_failures", "Calls that failed or took too long.", "plugin", "hook"),
+    _counter("plugin_failures", "Calls that failed, or took too much time, memory or threads.", "plugin", "hook"),
     _gauge("plugin_recent_failures", "Failures of plugins within 5 minutes, deaths of processes included.", "plugin"),
     _counter("plugin_verdicts", "Verdicts of plugins.", "plugin", "hook"),
     _counter("plugin_count", "Counters of plugins: `api.count(counter, n, label)`.", "plugin", "counter", "label"),

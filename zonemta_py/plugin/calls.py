@@ -28,7 +28,7 @@ from zonemta_py.plugin.arguments import Notice, there_is
 from zonemta_py.plugin.configured import ANYTHING, Configured
 from zonemta_py.plugin.spec import Hook
 from zonemta_py.plugin.verdicts import Defer, Hold, PluginFailed, Verdict
-from zonemta_py.plugin.watchdog import WATCH, Watched
+from zonemta_py.plugin.watchdog import UNFILTERED, WATCH, Watched
 from zonemta_py.queue.poison import NOTHING, UNDER_WAY, Subject
 
 GRACE_S = 1.0
@@ -64,7 +64,7 @@ class CallCounts:
     """Of one plugin and hook. seconds: all calls, without the time that streams waited for data. worst_s: the longest
     call.
 
-    overruns: calls that took longer than the limit, whether they could be cut off or not.
+    overruns: calls that took longer than the limit, whether they could be cut off or not, or too much of their process.
     """
 
     calls: int = 0
@@ -185,16 +185,17 @@ class Call(Watched):
         raise verdict from error
 
     def measure(self, seconds: float, cut_off: bool = False) -> None:
-        """Records one call; names a plugin that blocked the process and could not be cut off."""
+        """Records one call. What blocked the process, and could not be cut off, `watchdog` names."""
         tally = self.tally
         tally.calls += 1
         tally.seconds += seconds
         if seconds > tally.worst_s:
             tally.worst_s = seconds
-        overran = cut_off if self.hook.streams else seconds > self.limit_s
-        tally.overruns += overran
-        if overran and not cut_off:
-            self._tell(logging.WARNING, f"took {seconds:.1f} s, the limit is {self.limit_s:g} s", self._line(None))
+        tally.overruns += cut_off if self.hook.streams else seconds > self.limit_s
+
+    def exceeds(self, problem: str, counted: bool = False) -> None:
+        self.tally.overruns += not counted
+        self._tell(logging.WARNING, problem, self._line(None), filtered=False)
 
     def cut_off(self) -> PluginFailed:
         """Cuts off a stream's plugin that has been waited for too long."""
@@ -239,7 +240,9 @@ class Call(Watched):
         line = self.function.__code__.co_firstlineno if inspect.isfunction(self.function) else 0
         return line_in(self.file, error) or line
 
-    def _tell(self, level: int, problem: str, line: int, error: BaseException | None = None) -> None:
+    def _tell(
+        self, level: int, problem: str, line: int, error: BaseException | None = None, filtered: bool = True
+    ) -> None:  # fmt: skip
         trace = error if log.isEnabledFor(logging.DEBUG) and not isinstance(error, Misbehaved) else None
         log.log(
             level,
@@ -250,12 +253,14 @@ class Call(Watched):
             line,
             problem,
             exc_info=trace,
+            extra=None if filtered else UNFILTERED,
         )
 
     def expect_nothing(self, value: Any) -> None:
         """Raises Misbehaved: every hook but message_rewrite acts by changing its arguments or raising."""
         if value is not None:
-            raise Misbehaved(f"returned {type(value).__name__}, but this hook returns nothing; change its arguments")
+            remedy = "; change its arguments" if self.hook.arguments else ""
+            raise Misbehaved(f"returned {type(value).__name__}, but this hook returns nothing{remedy}")
 
     def _expect_zone(self, notice: Notice) -> None:
         if notice.zone and notice.zone not in self._configured.zones:

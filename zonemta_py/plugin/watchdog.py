@@ -1,4 +1,5 @@
-"""A plugin that blocks its process is named while it does, and skipped when it has done so for too long.
+"""A plugin that blocks its process is named while it does, and skipped when it has done so for too long; one that takes
+much memory, or begins very many threads, is named.
 
 The process's own loop cannot interrupt a blocking call, and a log line afterwards comes late: so a thread watches, and
 logs which plugin it is, in which line, and for how long. It runs only where plugins do.
@@ -6,15 +7,22 @@ logs which plugin it is, in which line, and for how long. It runs only where plu
 A call that was over its time limit without awaiting counts one strike for each limit it took; at STRIKES_MAX within
 FORGIVEN_S the hook is not called for OUT_S. What that means is what its failing means: hooks that decide about mail
 answer 451 meanwhile, so that nothing passes a check that was not made; others are skipped.
+
+Memory: a step of a call that has made its process GROWN_KB larger than it ever was. Threads: one that begins some where
+there are THREADS_MAX, then twice as many, and so on. Both count as calls that took too long, and have no other result.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import resource
 import sys
 import threading
+from _thread import _count as thread_count
+from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
 
@@ -26,6 +34,10 @@ STRIKES_MAX = 3
 FORGIVEN_S = 600.0
 OUT_S = 300.0
 _LOOK_S = 0.5
+GROWN_KB = 1 << 20
+SLOW_S = 0.02
+"""A step that was quicker has not taken that much memory."""
+THREADS_MAX = 200
 WATCHDOG = "plugin-watchdog"
 """The name of the thread."""
 UNFILTERED = {"unfiltered": True}
@@ -50,6 +62,15 @@ class Watched:
         self.out_until = 0.0
         return False
 
+    @property
+    def is_long(self) -> bool:
+        """Calls may take longer than the limit, as they wait for data, or are measured otherwise: a step may not."""
+        return self.hook.streams or (self.hook.process == "any" and self.hook.waits)
+
+    def exceeds(self, problem: str, counted: bool = False) -> None:
+        """Names it for what it does to its process. counted: the call is one that took too long."""
+        log.warning("plugin %s, hook %s, %s: %s", self.plugin, self.hook.name, self.file, problem, extra=UNFILTERED)
+
     def leave_out(self, why: str) -> None:
         """It is not called for OUT_S. why: what it has done."""
         self.strikes, self.out_until, self.why_out = 0, monotonic() + OUT_S, why
@@ -60,51 +81,74 @@ class Watched:
         )  # fmt: skip
 
 
-class Watch:
-    """Of one process. Only its main thread runs hooks; now: (call, since when, what `UNDER_WAY` said before)
-    while one runs."""
+Step = tuple[Watched, float, bytes, int]
 
-    __slots__ = ("_thread", "now")
+
+class Watch:
+    """Of one process. Only its main thread runs hooks; now: (call, since when, what `UNDER_WAY` said before, how many
+    threads there were) while one runs."""
+
+    __slots__ = ("_most_kb", "_thread", "_threads_max", "now")
 
     def __init__(self) -> None:
-        self.now: tuple[Watched, float, bytes] | None = None
+        self.now: Step | None = None
         self._thread: threading.Thread | None = None
+        self._most_kb, self._threads_max = 0, THREADS_MAX
         os.register_at_fork(after_in_child=self._forget)
 
-    def enter(self, call: Watched, subject: Subject) -> tuple[Watched, float, bytes] | None:
+    def enter(self, call: Watched, subject: Subject) -> Step | None:
         """A plugin's code begins to run; returns what `leave` needs."""
         noted = UNDER_WAY.begin(call.plugin, call.hook.name, subject) if UNDER_WAY.active else b""
-        before, self.now = self.now, (call, monotonic(), noted)
         if self._thread is None:
             self._start()
+        before, self.now = self.now, (call, monotonic(), noted, thread_count())
         return before
 
-    def leave(self, before: tuple[Watched, float, bytes] | None) -> None:
+    def leave(self, before: Step | None) -> None:
         """It waits, or has ended."""
-        if self.now is not None:
-            call, since, noted = self.now
-            UNDER_WAY.end(noted)
-            seconds = monotonic() - since
+        left, self.now = self.now, before
+        if left is None:
+            return
+        call, since, noted, threads = left
+        UNDER_WAY.end(noted)
+        seconds = monotonic() - since
+        if seconds > SLOW_S:
+            self._weigh(call)
             if seconds > call.limit_s:
                 strike(call, seconds)
-        self.now = before
+        if (count := thread_count()) > self._threads_max and count > threads:
+            self._threads_max = 2 * count
+            call.exceeds(f"begins threads, and its process has {count} of them")
+
+    def _weigh(self, call: Watched) -> None:
+        most_kb = _most_kb()
+        grown_kb, self._most_kb = most_kb - self._most_kb, most_kb
+        if grown_kb >= GROWN_KB:
+            call.exceeds(f"has made its process grow by {grown_kb / (1 << 20):.1f} GB")
+            with contextlib.suppress(OSError):  # so that it is seen when it does so again
+                Path("/proc/self/clear_refs").write_text("5")
+                self._most_kb = _most_kb()
 
     def _start(self) -> None:
+        self._most_kb = _most_kb()
         self._thread = threading.Thread(target=self._look, args=(threading.get_ident(),), name=WATCHDOG, daemon=True)
         self._thread.start()
 
     def _forget(self) -> None:
         self._thread, self.now = None, None
+        self._threads_max = THREADS_MAX
 
     def _look(self, watched: int) -> None:
-        told: tuple[Watched, float, bytes] | None = None
+        told: Step | None = None
         next_s = 0.0
         while True:
             now = self.now
             sleep(_LOOK_S if now is None else min(_LOOK_S, now[0].limit_s / 2))
+            if now is None and self.now is None:
+                self._most_kb = max(self._most_kb, _most_kb())  # the server's own
             if now is None or now is not self.now:
                 continue
-            call, since, _ = now
+            call, since, *_ = now
             next_s = call.limit_s if told is not now else next_s
             if (seconds := monotonic() - since) >= next_s:
                 told, next_s = now, max(2 * seconds, call.limit_s)
@@ -118,6 +162,11 @@ class Watch:
                 )  # fmt: skip
 
 
+def _most_kb() -> int:
+    """How large this process has been."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def _line(frame: FrameType | None, file: str) -> int:
     """Where in the plugin's file it is; 0 if nowhere."""
     while frame is not None:
@@ -128,7 +177,9 @@ def _line(frame: FrameType | None, file: str) -> int:
 
 
 def strike(call: Watched, seconds: float) -> None:
-    """Counts that it blocked the process for so long."""
+    """Counts that it blocked the process for so long, and names it."""
+    problem = f"took {seconds:.1f} s, the limit is {call.limit_s:g} s; it blocked its process"
+    call.exceeds(problem, counted=not call.is_long)
     now = monotonic()
     if now - call.struck > FORGIVEN_S:
         call.strikes = 0

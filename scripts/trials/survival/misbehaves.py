@@ -62,13 +62,14 @@ async def _command(mark: str) -> Any:
     return await _misbehave("command", mark, {})
 
 
-async def _task() -> None:
+async def _task() -> Any:
     while True:
         file = _given.folder / "armed-task"
         if file.exists():
             mark = file.read_text()
             file.unlink(missing_ok=True)
-            await _misbehave("task", mark, {})
+            if (answer := await _misbehave("task", mark, {})) is not None:
+                return answer
         await asyncio.sleep(0.1)
 
 
@@ -105,23 +106,22 @@ async def _hook(hook: str, arguments: dict[str, Any]) -> Any:
 
 
 async def _misbehave(hook: str, seen: str, arguments: dict[str, Any]) -> Any:
-    for kind, where, times, _ in MARK.findall(seen):
-        if where == hook and not (_given.folder / "tame").exists() and _once_more(f"{kind}-{where}", seen, int(times)):
+    for found in MARK.finditer(seen):
+        kind, where, times, _ = found.groups()
+        if where == hook and not (_given.folder / "tame").exists() and _once_more(found[0], kind, hook, int(times)):
             return await _do(kind, arguments)
     return None
 
 
-def _once_more(name: str, seen: str, times: int) -> bool:
+def _once_more(mark: str, kind: str, hook: str, times: int) -> bool:
     """Whether it is to be done (again); notes that it is. Processes share the count."""
-    with (_given.folder / f"did-{name}").open("ab") as file:
+    with (_given.folder / f"did-{kind}-{hook}").open("ab") as file:
         file.write(b".")
     if not times:
         return True
-    found = MARK.search(seen)
-    assert found is not None
     for number in range(times):
         try:
-            os.close(os.open(_given.folder / f"{found[0]}.{number}", os.O_CREAT | os.O_EXCL))
+            os.close(os.open(_given.folder / f"{mark}.{number}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             continue
         return True
@@ -186,7 +186,8 @@ async def _segfault() -> None:
 
 
 async def _threads() -> None:
-    for _ in range(20):
+    threading.stack_size(1 << 18)
+    for _ in range(300):
         threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
     threading.Thread(target=time.sleep, args=(3600,)).start()  # nobody can wait for it
 

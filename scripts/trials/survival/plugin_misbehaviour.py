@@ -17,6 +17,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import resource
 import signal
 import smtplib
@@ -27,7 +28,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ from zonemta_py.sink import Sink, SinkOptions
 from zonemta_py.sink.server import self_made
 
 LIMIT_S = 1.0
+MEMORY_LIMIT_S = 10.0
+"""Where 2 GB are taken: some machines need seconds for that, and it is not to be one that blocks."""
 OTHERS_S = 30.0
 """In which mail of others is acknowledged, and is there. A process that has died twice in a row pauses before the third
 time."""
@@ -66,18 +69,20 @@ ENDLESS = ("swallow", "threads")
 """What a command that does it needs a person to end."""
 GROUPS: tuple[tuple[str, ...], ...] = (
     ("raise", "return", "cancel", "keyboard", "sys_exit"), tuple(GARBAGE), ("sleep", "swallow", "swallow_once"),
-    ("threads", "memory", "memory_bounded"), ("block",), ("exit",), ("segfault",), ("loop",),
+    ("threads", "memory_bounded"), ("memory",), ("block",), ("exit",), ("segfault",), ("loop",),
 )  # fmt: skip
 """Kinds that share an MTA."""
-TOGETHER = {"block": 1, "threads": 1, **dict.fromkeys(DEADLY, 1)}
+TOGETHER = {"block": 1, "threads": 1, "memory": 1, **dict.fromkeys(DEADLY, 1)}
 """How many cases run at a time; others 6."""
 SAYS = {
     "raise": "raised RuntimeError: a fault", "return": "returned object", "cancel": "raised CancelledError",
     "keyboard": "raised KeyboardInterrupt", "sys_exit": "raised SystemExit", "sleep": "was cut off",
     "swallow": "was cut off", "swallow_once": "was cut off", "memory_bounded": "raised MemoryError",
-    "exit": "", "segfault": "", "block": "", "loop": "raised RuntimeError: the event loop",
+    "exit": "", "segfault": "", "block": "blocked its process", "loop": "raised RuntimeError: the event loop",
+    "memory": "has made its process grow by",
 }  # fmt: skip
-"""What the log says of a failure beside plugin and hook. Kinds that are not here are none, or not always."""
+"""What the log says of a failure beside plugin and hook. Kinds that are not here are none, or not always: of threads it
+says so when there are twice as many as when it last did."""
 RULES = ("rcpt:/^gone-/ 550 5.1.1 nobody",)
 
 _MORE = """
@@ -108,12 +113,7 @@ host = "127.0.0.1"
 port = {sink}
 tls = "none"
 messages_per_connection = 1
-[[zones]]
-name = "moody"
-recipient_domains = ["moody.test"]
-host = "127.0.0.1"
-port = {moody}
-tls = "opportunistic"
+{moody}
 [[destinations]]
 name = "delayed"
 domains = ["moody.test"]
@@ -121,13 +121,21 @@ delay_notice_h = 0.0001
 [learning]
 initial = 100
 """
+_MOODY = """
+[[zones]]
+name = "{name}"
+recipient_domains = ["{name}.test"]
+host = "127.0.0.1"
+port = {port}
+tls = "opportunistic"
+"""
 _PREFIXES = {
     "sender_response_error": "gone-", "queue_bounce": "gone-", "queue_retry": "later-", "queue_deferred": "later-",
     "queue_delayed": "late-", "message_refused": "refused-",
 }  # fmt: skip
 _DOMAINS = {
     "sender_connecting": "fresh.test", "sender_connect": "fresh.test", "sender_connected": "fresh.test",
-    **dict.fromkeys(("sender_tls_error", "queue_retry", "queue_deferred", "queue_delayed"), "moody.test"),
+    **dict.fromkeys(("queue_retry", "queue_deferred", "queue_delayed"), "moody.test"),
 }  # fmt: skip
 
 
@@ -161,7 +169,14 @@ class Case:
         if self.plain:
             return self.plain
         local = f"plain-{self.number}" if self.hook == "smtp_reset" else self.mark
-        return f"{_PREFIXES.get(self.hook, '')}{local}@{_DOMAINS.get(self.hook, 'x.test')}"
+        return f"{_PREFIXES.get(self.hook, '')}{local}@{self.domain}"
+
+    @property
+    def domain(self) -> str:
+        """That TLS fails at a site is learned: each kind that is to meet it has one of its own."""
+        if self.hook == "sender_tls_error":
+            return f"no-tls-{self.kind.replace('_', '-')}.test"
+        return _DOMAINS.get(self.hook, "x.test")
 
     @property
     def sender(self) -> str:
@@ -338,6 +353,7 @@ class Group:
         self.folder = folder
         self.cases = [Case(kind, place, first + at, _times(kind, place)) for at, (kind, place) in enumerate(cases)]
         self.kinds = tuple(dict.fromkeys(case.kind for case in self.cases))
+        self.limit_s = MEMORY_LIMIT_S if "memory" in self.kinds else LIMIT_S
         self.notes = folder / "notes"
         self.copies = Counter[str]()
         self.broken = list[str]()
@@ -352,14 +368,22 @@ class Group:
         certificate.touch(0o600)
         certificate.write_bytes(self_made("mta.test"))
         loop = asyncio.get_running_loop()
-        tries = Counter[str]()
-        moody = await loop.create_server(lambda: Moody(self._took, tries), "127.0.0.1", 0)
+        tries, zones = Counter[str](), ["moody"]
+        zones += sorted({case.domain.removesuffix(".test") for case in self.cases if case.hook == "sender_tls_error"})
         kept = [kept_port() for _ in range(2)]
         self.login, self.http_port = (one.getsockname()[1] for one in kept)
-        async with moody, Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True, rules=RULES)) as sink:
+        async with (
+            AsyncExitStack() as servers,
+            Sink(SinkOptions(listen=("127.0.0.1:0",), keep=True, rules=RULES)) as sink,
+        ):
+            moody = ""
+            for name in zones:
+                server = await loop.create_server(lambda: Moody(self._took, tries), "127.0.0.1", 0)
+                moody += _MOODY.format(name=name, port=server.sockets[0].getsockname()[1])
+                await servers.enter_async_context(server)
             more = _MORE.format(
                 login=self.login, certificate=certificate, http=self.http_port, plugin=self._plugin(),
-                notes=self.notes, limit_s=LIMIT_S, sink=sink.port, moody=moody.sockets[0].getsockname()[1],
+                notes=self.notes, limit_s=self.limit_s, sink=sink.port, moody=moody,
             )  # fmt: skip
             self.mta = Mta(self.folder / "queue", sink.port, home=self.folder, more=more)
             _start(self.mta)
@@ -451,7 +475,7 @@ class Group:
         did = self.notes / f"did-{case.kind}-{case.hook}"
         case.reached = await self._until(did.exists, 10 if case.hook in ("stop", "event", "smtp_end") else 3)
         if case.hook in ARMED:
-            await asyncio.sleep(2 * LIMIT_S if case.hook in RELOADED else 0)
+            await asyncio.sleep(2 * self.limit_s if case.hook in RELOADED else 0)
             armed.unlink(missing_ok=True)
             await self.others.one(f"other-after-{case.number}")
 
@@ -522,7 +546,17 @@ class Group:
 
     async def _look(self) -> None:
         """What an operator sees of it."""
-        log = self.mta.log.read_text(errors="replace")
+        await asyncio.to_thread(self._read_log)
+        if any(kind in SAYS or kind == "threads" for kind in self.kinds):
+            for words in (("status",), ("status", "--nagios")):
+                _, said = await asyncio.to_thread(self._zonemta, *words)
+                if f"plugin {PLUGIN}" not in " ".join(said.split()):
+                    self.broken.append(f"{' '.join(words)} does not name the plugin: {said[:300]}")
+
+    def _read_log(self) -> None:
+        """In a thread: the sink has to answer meanwhile."""
+        log = self.mta.log.read_text(errors="replace").splitlines()
+        of_plugin = [one for one in log if f"plugin {PLUGIN}, hook " in one]
         for case in self.cases:
             self._judge(case)
             if case.hook == "command":
@@ -530,19 +564,15 @@ class Group:
             if not case.reached:
                 case.broken.append("its hook was not called")
             names = {"task": "task armed", "route": "http GET /do/{mark}"}
-            lines = [
-                one for one in log.splitlines() if f"plugin {PLUGIN}, hook {names.get(case.hook, case.hook)}" in one
-            ]
+            named = re.compile(rf"hook {re.escape(names.get(case.hook, case.hook))}(?!\w)")
+            lines = [one for one in of_plugin if named.search(one)]
             says = _says(case)
             if says is not None and not any(says in one for one in lines):
                 case.broken.append("the log does not name plugin and hook")
-        if any(kind in SAYS for kind in self.kinds):
-            for words in (("status",), ("status", "--nagios")):
-                _, said = await asyncio.to_thread(self._zonemta, *words)
-                if f"plugin {PLUGIN}" not in " ".join(said.split()):
-                    self.broken.append(f"{' '.join(words)} does not name the plugin: {said[:300]}")
-        bad = [one for one in log.splitlines() if "internal error" in one or one.startswith("Traceback")]
+        bad = [one for one in log if "internal error" in one or one.startswith("Traceback")]
         self.figures["tracebacks"] = len(bad)
+        if "threads" in self.kinds and not any("begins threads" in one for one in of_plugin):
+            self.broken.append("the log does not name who has begun so many threads")
 
     def _judge(self, case: Case) -> None:
         copies, states = self._copies(case), self._states(case)
