@@ -11,9 +11,9 @@ from zonemta_py.plugin.verdicts import Defer, Drop, Hold
 ORDER = [
     "start", "smtp_init", "smtp_connect", "smtp_sni", "smtp_auth", "smtp_mail_from", "smtp_rcpt_to", "smtp_data",
     "api_mail", "message_analyze", "message_rewrite", "message_headers", "message_store", "message_queue",
-    "message_stored", "message_refused", "smtp_reset", "smtp_end", "queue_route", "sender_fetch",
+    "queue_route", "message_stored", "message_refused", "smtp_reset", "smtp_end", "sender_fetch", "sender_headers",
     "sender_connecting", "sender_connect", "sender_tls_error", "sender_connected", "sender_connection",
-    "sender_headers", "sender_delivered", "sender_response_error", "queue_retry", "queue_deferred", "queue_delayed",
+    "sender_delivered", "sender_response_error", "queue_retry", "queue_deferred", "queue_delayed",
     "queue_bounce", "queue_release", "event", "log_entry", "stop",
 ]  # fmt: skip
 

@@ -213,6 +213,16 @@ async def message_queue(envelope: Envelope, info: Info) -> None:
     message."""
 
 
+@hook("queue", Reject, Defer, Drop, Hold)
+async def queue_route(envelope: Envelope, routing: Routing) -> None:
+    """For each recipient, once, after the rules have chosen routing.zone: change any field but recipient.
+
+    Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop removes it, Hold keeps it
+    for an operator, once: released, it goes. Runs in the queue process,
+    which serves everyone: never block here, and answer from memory where you can.
+    """
+
+
 @hook("receiver", failing="pass")
 async def message_stored(envelope: Envelope, session: Session, stored: StoredMessage) -> None:
     """The message, or a batch by HTTP, was committed: its id is known, and the client hears so after this.
@@ -243,19 +253,22 @@ async def smtp_end(session: Session, ending: Ending) -> None:
     """A client's connection is over, whoever ended it: for information, once for each of smtp_connect."""
 
 
-@hook("queue", Reject, Defer, Drop, Hold)
-async def queue_route(envelope: Envelope, routing: Routing) -> None:
-    """For each recipient, once, after the rules have chosen routing.zone: change any field but recipient.
+@hook("sender", Reject, Defer, Hold)
+async def sender_fetch(delivery: Delivery) -> None:
+    """A sender was given a delivery, before anything else. Defer skips it, Hold keeps it for an operator.
 
-    Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop removes it, Hold keeps it
-    for an operator, once: released, it goes. Runs in the queue process,
-    which serves everyone: never block here, and answer from memory where you can.
+    Here delivery.sender, recipients and source may be changed, for this attempt.
     """
 
 
 @hook("sender", Reject, Defer, Hold)
-async def sender_fetch(delivery: Delivery) -> None:
-    """A sender was given a delivery, before anything else. Defer skips it, Hold keeps it for an operator."""
+async def sender_headers(delivery: Delivery, headers: Headers) -> None:
+    """Last change of the header section, before signing, once for each recipient: `delivery` has only that one.
+
+    Recipients whose fields come out equal share one message, so common fields cost nothing; a field that names one of
+    them goes to that one only. A verdict is about this recipient. The stored message stays as it is.
+    It is called before a connection is looked for: what later hooks learn is not there yet.
+    """
 
 
 @hook("sender", Reject, Defer, Hold)
@@ -281,15 +294,6 @@ async def sender_connected(delivery: Delivery, connection: Connection) -> None:
 @hook("sender", Reject, Defer, Hold)
 async def sender_connection(delivery: Delivery, connection: Connection) -> None:
     """Before MAIL of every delivery, on new and reused connections: say more with connection.command()."""
-
-
-@hook("sender", Reject, Defer, Hold)
-async def sender_headers(delivery: Delivery, headers: Headers) -> None:
-    """Last change of the header section, before signing, once for each recipient: `delivery` has only that one.
-
-    Recipients whose fields come out equal share one message, so common fields cost nothing; a field that names one of
-    them goes to that one only. A verdict is about this recipient. The stored message stays as it is.
-    """
 
 
 @hook("sender", failing="pass")
