@@ -62,7 +62,9 @@ async def test_verdicts_about_a_recipient(make_host: Any) -> None:
     """Reject refuses it, Defer delays it, Drop forgets it; a plugin that fails refuses the message for now."""
     assert (await routed(make_host, "raise Reject(550, 'no')")).refusal == Reply(550, "5.7.1", "no")
     assert (await routed(make_host, "raise Defer(60)")).delay_s == 60
-    assert (await routed(make_host, "raise Drop('unwanted')")).drop == "unwanted"
+    drop = (await routed(make_host, "raise Drop('unwanted')")).drop
+    assert drop is not None
+    assert drop[1:] == ("queue_route", "unwanted")
     with pytest.raises(QueueRefusal) as caught:
         await routed(make_host, "raise RuntimeError")
     assert caught.value.reply.code == 451

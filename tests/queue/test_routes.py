@@ -22,7 +22,7 @@ class Deciding(NoHooks):
 
     async def route(self, envelope: Envelope, routed: Routed) -> Routed:
         if routed.recipient.address.startswith("drop"):
-            return dataclasses.replace(routed, drop="unwanted")
+            return dataclasses.replace(routed, drop=("choosy", "queue_route", "unwanted"))
         if routed.recipient.address.startswith("refuse"):
             return dataclasses.replace(routed, refusal=NO)
         return routed

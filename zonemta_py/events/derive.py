@@ -189,6 +189,8 @@ def _removed(fact: Removed) -> Iterator[Told]:
     data = _way(more.get("destination") or "") | _of_metadata(fact.envelope or {})
     data |= _known({name: more.get(name) for name in ("campaign", "tenant")})
     data |= _known({"reason": fact.reason, "case": fact.case, "task": more.get("task")})
+    if by := more.get("by"):
+        data |= _known(dict(zip(("plugin", "hook"), by, strict=False)))
     for address in fact.recipients:
         yield "removed", _to(fact, address, data)
 

@@ -168,7 +168,8 @@ TYPES: dict[str, EventType] = {
     ),
     "removed": EventType(
         "REMOVED", "It left the queue without a delivery or a bounce: dropped, suppressed, canceled, lost to damage.",
-        ("message", "recipient", "reason"), ("domain", "zone", "site", "source", *_MESSAGE, "case", "task"),
+        ("message", "recipient", "reason"),
+        ("domain", "zone", "site", "source", *_MESSAGE, "case", "task", "plugin", "hook"),
     ),
     "task": EventType(
         "TASK", "A task, which changes many recipients at once, was ordered, stopped, undone, or has ended.",

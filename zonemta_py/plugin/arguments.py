@@ -125,8 +125,8 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message that was committed. id: in the queue. accepted: recipients that it is sent to; suppressed: left out.
-    repeated: an earlier request with the same idempotency key had stored it."""
+    """A message that was committed. id: in the queue. suppressed: recipients left out; accepted: all others, also those
+    that queue_route has dropped. repeated: an earlier request with the same idempotency key had stored it."""
 
     id: str
     accepted: int = 1

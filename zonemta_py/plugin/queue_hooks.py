@@ -43,7 +43,7 @@ class PluginHooks:
         except Reject as verdict:
             return dataclasses.replace(routed, refusal=verdict.reply)
         except Drop as verdict:
-            return dataclasses.replace(routed, drop=verdict.reason)
+            return dataclasses.replace(routed, drop=(verdict.plugin, verdict.hook, verdict.reason))
         except (Defer, Hold) as verdict:
             said, found = attributed(verdict.reply, verdict.plugin, verdict.hook), self._decided(routed, routing, asked)
             if isinstance(verdict, Defer):

@@ -217,8 +217,8 @@ async def message_queue(envelope: Envelope, info: Info) -> None:
 async def queue_route(envelope: Envelope, routing: Routing) -> None:
     """For each recipient, once, after the rules have chosen routing.zone: change any field but recipient.
 
-    Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop removes it, Hold keeps it
-    for an operator, once: released, it goes. Runs in the queue process,
+    Verdicts are about this recipient: Reject bounces it, Defer delays it, Drop removes it (accepted, and removed at
+    once, with plugin and reason), Hold keeps it for an operator, once: released, it goes. Runs in the queue process,
     which serves everyone: never block here, and answer from memory where you can.
     """
 

@@ -103,7 +103,10 @@ def _seconds_until(until: object) -> float:
 
 
 class Drop(Verdict):
-    """Accept and forget: the client hears 250, nothing is stored or sent. reason: for the log, never sent."""
+    """Accept and forget: the client hears 250, nothing is stored or sent. reason: for the log, never sent.
+
+    Of queue_route: the message is accepted, and this recipient removed; operators see it with plugin and reason.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(Reply(250, "2.0.0", "OK"))

@@ -137,8 +137,8 @@ class Unanswered(QueueRefusal):
 
 
 class Receipt(NamedTuple):
-    """accepted: recipients that are sent to; suppressed: recipients left out. repeated: an earlier request with the
-    same key got this receipt, and nothing has been stored now."""
+    """suppressed: recipients left out; accepted: all others, also those that a plugin has dropped. repeated: an earlier
+    request with the same key got this receipt, and nothing has been stored now."""
 
     id: str
     accepted: int

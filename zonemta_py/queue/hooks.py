@@ -18,8 +18,8 @@ class Routed:
     """Where one recipient goes. routing: what plugins decided, by name (`plugin.arguments.Routing`); None if nothing.
 
     delay_s: seconds to wait first; said: why, and whose verdict that is. held: [plugin, hook, reason] of whoever wants
-    it held for an operator. refusal: reject this recipient with this
-    reply. drop: discard it silently.
+    it held for an operator. refusal: reject this recipient with this reply. drop: [plugin, hook, reason] of whoever
+    wants it removed.
     """
 
     recipient: Recipient
@@ -27,7 +27,7 @@ class Routed:
     routing: dict[str, Any] | None = None
     delay_s: float = 0.0
     refusal: Reply | None = None
-    drop: str = ""
+    drop: tuple[str, str, str] | None = None
     said: str = ""
     held: tuple[str, str, Reply] | None = None
 
@@ -46,6 +46,14 @@ class PutOff(NamedTuple):
 def attributed(reply: Reply, plugin: str, hook: str) -> str:
     """A reply in words, with whose verdict it is."""
     return f"{reply} (plugin {plugin}, hook {hook})"
+
+
+def why_dropped(routing: dict[str, Any]) -> str:
+    """Why a plugin has dropped the recipient, for its REMOVED record; "": none has."""
+    if "dropped" not in routing:
+        return ""
+    plugin, hook, reason = routing["dropped"]
+    return f"dropped: {reason} (plugin {plugin}, hook {hook})"
 
 
 def chosen(routing: dict[str, Any]) -> dict[str, Any]:

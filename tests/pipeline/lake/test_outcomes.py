@@ -46,6 +46,17 @@ def test_an_envelope_written_again_changes_no_state(table_of, journal):
     assert of(table_of(journal.rows))[0]["state"] == "held"
 
 
+def test_who_a_plugin_has_dropped_is_removed(table_of, journal):
+    """Its envelope lists it, and its REMOVED record follows: one row, with the reason; the others wait."""
+    why = "dropped: unwanted (plugin choosy, hook queue_route)"
+    journal.envelope("00000000000000a1", ["a@x.example", "drop@x.example"], zone="mail")
+    journal.record("REMOVED", ["drop@x.example"], id="00000000000000a1", zone="mail", reason=why)
+    found = {
+        who: (row["state"], row["reason"], row["attempts"]) for (_, who), row in told(table_of(journal.rows)).items()
+    }
+    assert found == {"a@x.example": ("waiting", None, 0), "drop@x.example": ("removed", why, 0)}
+
+
 def test_a_removed_recipient_says_why(table_of, journal):
     """REMOVED gives reason and time; who was never tried has no attempt and no reply."""
     journal.envelope("00000000000000a1", ["a@x.example"], zone="mail")

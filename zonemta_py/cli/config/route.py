@@ -259,8 +259,8 @@ async def _asked(hooks: _TracedHooks, envelope: Envelope, routed: Routed, answer
 def _verdict(routed: Routed, before: str) -> str:
     if routed.refusal is not None:
         return f"refuse this recipient: {routed.refusal}"
-    if routed.drop:
-        return f"drop this recipient: {routed.drop}"
+    if routed.drop is not None:
+        return f"drop this recipient: {routed.drop[2]}"
     if routed.held is not None:
         return f"hold this recipient for an operator: {routed.held[2].text.removeprefix('Held: ')}"
     said = [f"zone {routed.zone} instead of {before}"] if routed.zone != before else []

@@ -111,7 +111,7 @@ def _show_whole(found: questions.Explained | questions.Lanes) -> None:
 def _absent(about: str) -> str:
     """Where to look instead."""
     where = f"`zonemta trace {about}` tells which"
-    return f"{about} is not in the queue: it was delivered, returned or never accepted; {where}"
+    return f"{about} is not in the queue: it was delivered, returned, removed or never accepted; {where}"
 
 
 def _suppressed(entry: questions.SuppressionRow) -> str:

@@ -250,7 +250,8 @@ class RemovedRecord(NamedTuple):
     where: {destination, due} the keys' places, where they are known (due is [] where none was deferred); `campaign`,
     `tenant`: of the message; `envelope`: the metadata of a message that no recipient was left of, and `request`: as of
     `EnvelopeRecord`; `lost`: it was lost
-    to damage, and that case in quarantine/ has what is left. None: where they were is unknown.
+    to damage, and that case in quarantine/ has what is left; `by`: [plugin, hook] of who has dropped them. None: where
+    they were is unknown.
     """
 
     id: str

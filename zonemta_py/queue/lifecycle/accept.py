@@ -31,12 +31,14 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message, whose
 from zonemta_py.queue.core.spool import Spool, Spooled
-from zonemta_py.queue.hooks import Routed
+from zonemta_py.queue.hooks import Routed, why_dropped
 from zonemta_py.queue.lifecycle import checks, observe, placement
 from zonemta_py.queue.lifecycle.placement import Placed
+from zonemta_py.queue.lifecycle.removal import remove_walked
 from zonemta_py.queue.lifecycle.requests import Request, Requests, recorded
 from zonemta_py.queue.suppression.register import SuppressionList, because
 from zonemta_py.schedule.batch import Entry
+from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.pull import PUSHED
 
 _recipient_of = attrgetter("recipient")
@@ -78,26 +80,31 @@ class Acceptance:
     async def _accept(
         self, envelope: Envelope, chunks: list[bytes], arriving: Arriving | None, request: Request | None = None
     ) -> Receipt:  # fmt: skip
-        routed = checks.routes(self._core, envelope)
+        routed = sent = checks.routes(self._core, envelope)
         if self._core.hooks.routes and envelope.protocol != PUSHED:
             routed = await self._asked(envelope, routed)
-        suppressed = checks.after_routing(self._core, self._suppression, envelope, routed)
+            sent = _sent(routed)
+        suppressed = checks.after_routing(self._core, self._suppression, envelope, sent)
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self._store(envelope, routed, suppressed, chunks, partial(_answer, future), arriving, request)
         return await future
 
     async def _asked(self, envelope: Envelope, routed: list[Routed]) -> list[Routed]:
-        """After plugins had their say; empty if they dropped every recipient. Raises QueueRefusal.
+        """After plugins had their say. Raises QueueRefusal.
 
-        If they refuse some recipients only, these bounce when their turn comes: the others' 250 must stand.
+        If they refuse some recipients only, these bounce when their turn comes: the others' 250 must stand. Those that
+        they drop are stored too, and removed at once (`_remove_dropped`), or when their turn comes after a crash.
         """
-        kept = [row for row in [await self._core.hooks.route(envelope, one) for one in routed] if not row.drop]
+        routed = [await self._core.hooks.route(envelope, one) for one in routed]
+        kept = _sent(routed)
         if kept and all(row.refusal for row in kept):
             raise QueueRefusal(kept[0].refusal or checks.NO_RECIPIENTS)
-        for row in kept:
-            if row.refusal is not None:
+        for row in routed:
+            if row.drop is not None:
+                row.routing = {"dropped": list(row.drop)}
+            elif row.refusal is not None:
                 row.routing = {"refused": [row.refusal.code, row.refusal.enhanced, row.refusal.text]}
-        return kept
+        return routed
 
     def waits(self, envelope: Envelope) -> bool:
         """Whether it may have to wait: for plugins, or for an earlier copy of the same request."""
@@ -166,7 +173,7 @@ class Acceptance:
         routed = checks.routes(core, envelope)
         if core.hooks.routes:
             routed = await self._asked(envelope, routed)
-        suppressed = checks.after_routing(core, self._suppression, envelope, routed)
+        suppressed = checks.after_routing(core, self._suppression, envelope, _sent(routed))
         core.disk.ids.reach(one.id)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if len(routed) > len(suppressed):
@@ -219,7 +226,9 @@ class Acceptance:
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata) if "campaign" in metadata else ""
         self._count(placed, envelope.size, 1, campaign, count)
-        charges = core.counters.quotas.charge(envelope.account, len(placed)) if envelope.account else []
+        dropped = sum(row.drop is not None for row in kept) if core.hooks.routes else 0
+        charged = len(placed) - dropped
+        charges = core.counters.quotas.charge(envelope.account, charged) if envelope.account and charged else []
         rows = [[row.zone.zone.name, row.recipient.address, row.note.notify, row.note.orcpt] for row in placed]
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
         record = (b"\x94" if asked else b"\x93") + packing.pack(message_id) + packed + packing.pack(rows) + asked
@@ -238,6 +247,7 @@ class Acceptance:
                 self._note_held(message_id, kept)
             if suppressed_by:
                 self._name_suppressed(message_id, routed, suppressed_by, whose(metadata))
+            if suppressed_by or dropped:
                 core.disk.journal.when_stable(partial(done, receipt))
             else:
                 done(receipt)
@@ -338,9 +348,14 @@ class Acceptance:
         core.disk.ledger.append(Type.ENVELOPE, record)
         core.disk.segments.born(message.id)
         pins = at = 0
+        dropped = list[Placed]()
         while at < len(placed):
             row, first = placed[at], at
             at += 1
+            if row.note.routing and "dropped" in row.note.routing:
+                dropped.append(row)
+                pins += 1
+                continue
             if row.flow_queue is None or not row.key.startswith(keys.FRESH) or row.note.routing:
                 pins += self._hand_over(message, row)
                 continue
@@ -351,7 +366,18 @@ class Acceptance:
             core.messages.add(message, body, pins)
         recipients = map(_recipient_of, placed)
         observe.accepted(core, message, [row.zone.zone.name for row in placed], recipients)
+        if dropped:
+            self._remove_dropped(message, dropped)
         core.changed()
+
+    def _remove_dropped(self, message: Message, rows: list[Placed]) -> None:
+        """Recipients that plugins have dropped, which are in the store, busy and pinned: nothing else has them."""
+        found: dict[str, tuple[ZoneSchedule, list[Entry]]] = {}
+        for row in rows:
+            zone, entries = found.setdefault(row.zone.zone.name, (row.zone, []))
+            entries.append(Entry(row.key, message.id, row.recipient.address, row.note, pinned=True))
+        for zone, entries in found.values():
+            remove_walked(self._core, zone, entries, _why_dropped)
 
     def _hand_over_alike(self, message: Message, rows: list[Placed]) -> int:
         """The same for recipients of one flow queue with one note, who may go at once."""
@@ -392,6 +418,15 @@ class Acceptance:
             core.schedule.busy.discard(row.key)
             zone.left_unread(row.key, row.note.deadline_ms)
         return 0
+
+
+def _sent(routed: list[Routed]) -> list[Routed]:
+    """Without those that plugins have dropped."""
+    return [row for row in routed if row.drop is None]
+
+
+def _why_dropped(entry: Entry) -> str:
+    return why_dropped(entry.note.routing or {})
 
 
 def _add(moved: dict[tuple[str, str, int, str], int], row: Placed, count: int) -> None:

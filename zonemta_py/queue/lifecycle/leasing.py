@@ -23,6 +23,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, POSTPONED, Delivery, Outcome, Result
 from zonemta_py.queue.core.campaigns import canceled
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.hooks import why_dropped
 from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.lease import DAMAGED, Lease, Taker, delivery_of, wait_s
 from zonemta_py.queue.lifecycle.lost import RETURNED, DamagedMessages
@@ -252,6 +253,9 @@ class Leases:
         lease = None
         try:
             if self._core.tasks.active and self._diverted(batch):
+                return False
+            chosen = batch.entries[0].note.routing
+            if chosen and "dropped" in chosen and not self._remove(batch, batch.entries, why_dropped(chosen)):
                 return False
             if (
                 self._core.campaigns.canceled

@@ -1,9 +1,10 @@
 """Removal: recipients that leave the queue without a delivery or a bounce, for a reason that the journal records.
 
-There are three ways to get here: from a lease about to be granted, from a flow queue in memory, and from a walk over
-the store. Nothing is taken out of the schedule before its message is known to be readable; after that nothing else
-touches its keys. The REMOVED record says where each key was, so that a replay after a crash finds it at once, or knows
-that it is gone. Failures: StoreError, and nothing has been done.
+There are four ways to get here: from a lease about to be granted, from a flow queue in memory, from a walk over the
+store, and at once after acceptance, if a plugin has dropped the recipient. Nothing is taken out of the schedule before
+its message is known to be readable; after that nothing else touches its keys. The REMOVED record says where each key
+was, so that a replay after a crash finds it at once, or knows that it is gone. Failures: StoreError, and nothing has
+been done.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import Message, whose
 from zonemta_py.queue.core.state import counted_as
+from zonemta_py.queue.hooks import why_dropped
 from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
@@ -134,6 +136,8 @@ def remove(
     where: dict[str, Any] = {"destination": destination, "due": due if any(due) else []}
     where |= {"kept": kept} if any(kept) else {}
     where |= whose(message.metadata) | ({"task": task} if task else {})
+    if (routing := entries[0].note.routing) and reason == why_dropped(routing):
+        where["by"] = routing["dropped"][:2]
     now_ms = core.clock.ms()
     record = RemovedRecord(message.id, zone, [entry.address for entry in entries], reason, where)
     for entry in entries:
