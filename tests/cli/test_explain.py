@@ -98,6 +98,33 @@ def test_a_message_that_waits_for_its_next_try(served: Callable[..., Served], to
     assert ", in " in out
 
 
+def test_what_plugins_keep_with_a_recipient(served: Callable[..., Served], told: Told) -> None:
+    """Notes are shown after a deferral, bounded, by `explain` and `queue show`; whole in the rows of both and of
+    `queue list`."""
+    queue, kept = served(), {"plan": "gold", "tries": 1, "long": "x" * 500}
+
+    async def work(queue: LocalQueue) -> str:
+        recipients = [Recipient("a@x.org", noted=dict(kept)), Recipient("b@x.org")]
+        envelope = Envelope("ann@example.com", recipients, len(BODY), received_ms=int(time.time() * 1000))
+        return (await queue.accept(envelope, BODY)).id
+
+    message_id = queue.do(work)
+    queue.do(settle(DEFERRED, LATER))
+    out = told("explain", message_id).out
+    assert f"Notes of plugins on a@x.org: plan gold, tries 1, long {'x' * 120}…\n" in out
+    assert "on b@x.org" not in out
+    assert "Notes of plugins on it: plan gold" in told("explain", "a@x.org").out
+    out = told("queue", "show", message_id).out
+    assert re.search(r"Notes of recipients\n.*\n(.*\n)?a@x.org +plan +gold\na@x.org +tries +1\n", out)
+    assert "x" * 121 not in out
+    for asked in (("queue", "show", message_id), ("queue", "list")):
+        told_of = json.loads(told(*asked, "--json").out)
+        rows = told_of["recipients" if "recipients" in told_of else "rows"]
+        assert {row["recipient"]: row["notes"] for row in rows} == {"a@x.org": kept, "b@x.org": {}}
+    (row,) = json.loads(told("explain", "a@x.org", "--json").out)["rows"]
+    assert row["notes"] == kept
+
+
 def test_a_destination_that_cannot_be_reached(served: Callable[..., Served], told: Told) -> None:
     """By domain: its line of mail, and in all how many recipients are queued and deferred."""
     queue = served()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -39,6 +39,8 @@ app = typer.Typer(
 )
 
 _HEADS = tuple(f"{label(name)} " for name in STATES)
+NOTE_MAX = 120
+"""Characters of a plugin's note that are shown."""
 ZoneName = Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only this zone.")]
 
 
@@ -299,6 +301,9 @@ def show(
         rows,
         order=("recipient", "state", "last reply"),
     )
+    notes = [(row["recipient"], *note) for row in message["recipients"] for note in shown_notes(row)]
+    if notes:
+        print_table("\nNotes of recipients", ("recipient", "note", "value"), notes)
     print("\nHeader section")
     print(printable(message["header"].replace("\r\n", "\n")).rstrip("\n"))
     return print_aside(f"\nIts story, from acceptance on: zonemta trace {message['id']}")
@@ -327,6 +332,14 @@ def _envelope(envelope: dict[str, Any]) -> list[tuple[str, str]]:
         else:
             rows.append((name.replace("_", " "), _plain(value)))
     return rows
+
+
+def shown_notes(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(name, value) of each thing that plugins keep with a recipient, both cut after NOTE_MAX characters. A queue of an
+    earlier version names none."""
+    for name, value in row.get("notes", {}).items():
+        said = _plain(value)
+        yield name[:NOTE_MAX], said if len(said) <= NOTE_MAX else f"{said[:NOTE_MAX]}…"
 
 
 def _plain(value: object) -> str:

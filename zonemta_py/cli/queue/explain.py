@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zonemta_py.cli.queue.commands import LOOKED_S, ZoneName, answer, known_zone
+from zonemta_py.cli.queue.commands import LOOKED_S, ZoneName, answer, known_zone, shown_notes
 from zonemta_py.cli.terminal import when
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
@@ -38,7 +38,7 @@ _ENDLESS = {
 ROWS_MAX, LANES = 200, 1_000
 _NOTHING = "nothing holds it"
 CHOSEN_MAX = 10
-"""Recipients of whom it is shown what plugins have chosen."""
+"""Recipients of whom it is shown what plugins have chosen for them, and keep with them."""
 _ORDER = ("recipient", "why", "until", "waits for", "message", "since", "zone")
 _ORDER_OF_LINES = ("to", "why", "until", "waiting", "waits for", "zone", "from")
 _ORDER_OF_LANES = ("site", "waiting", "why not now", "until", "connections", "zone", "source")
@@ -152,11 +152,23 @@ def _show_recipients(found: questions.Explained, now_ms: int) -> None:
     free = [row for row in found["rows"] if not row["reasons"] and row["state"] == "queued"]
     if free:
         print_aside(_turn(free[0]))
-    for row in [row for row in found["rows"] if row.get("chosen")][:CHOSEN_MAX]:
-        whom = row["recipient"] if len(found["rows"]) > 1 else "it"
-        print_aside(f"Chosen for {whom}: {', '.join(f'{name} {value}' for name, value in row['chosen'].items())}")
+    _show_plugins(found["rows"])
     if life := next((row["life"] for row in found["rows"] if row.get("life", {}).get("until_ms")), None):
         print_aside(_life(life, now_ms))
+
+
+def _show_plugins(rows: list[dict[str, Any]]) -> None:
+    """What plugins have chosen for the first of those that they have chosen anything for, and keep with them."""
+    for row in [row for row in rows if row.get("chosen")][:CHOSEN_MAX]:
+        said = ", ".join(f"{name} {value}" for name, value in row["chosen"].items())
+        print_aside(f"Chosen for {_whom(row, rows)}: {said}")
+    for row in [row for row in rows if row.get("notes")][:CHOSEN_MAX]:
+        said = ", ".join(f"{name} {value}" for name, value in shown_notes(row))
+        print_aside(f"Notes of plugins on {_whom(row, rows)}: {said}")
+
+
+def _whom(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    return str(row["recipient"]) if len(rows) > 1 else "it"
 
 
 def _recipient_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:

@@ -7,7 +7,7 @@ destination), rows, and how many rows `more` there are beside those of the first
 first being what holds it now (`reasons.py`; for recipients also deferred, held, and finally deadline: what ends it at
 the latest). No reason: it goes when its turn comes; a recipient's `before` is the number of recipients ahead of it in
 its flow queue (`counted` False: at least that many), its `life` the time when it is given up, and
-`chosen` what plugins have chosen for it (`plugin.arguments.Routing`), if anything.
+`chosen` what plugins have chosen for it (`plugin.arguments.Routing`), `notes` what they keep with it, if anything.
 
 A walk over the store ends with ROWS_MAX rows, or when the time of a `Pace` is over: `next` is the cursor with which the
 question goes on (`after`), `looked` how many keys were read.

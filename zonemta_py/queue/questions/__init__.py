@@ -174,6 +174,8 @@ class RecipientDocument(TypedDict):
     due_ms: int
     last: str
     """The latest answer."""
+    notes: dict[str, Any]
+    """What plugins keep with the recipient; the message's own notes are in its envelope."""
 
 
 class WaitingDocument(RecipientDocument):

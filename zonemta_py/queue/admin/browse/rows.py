@@ -80,6 +80,7 @@ class Rows:
             "site": site,
             "source": source,
             "provider": provider,
+            "notes": note.notes or {},
         }
 
     def _cause(self, one: Candidate, key: bytes) -> str:

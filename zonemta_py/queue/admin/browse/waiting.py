@@ -80,6 +80,8 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         "id": place.id, "recipient": place.recipient, "zone": place.zone, "attempts": note.attempts, "last": note.last,
         "state": str(FAMILY[place.family]), "reasons": [], "before": 0, "counted": True,
     }  # fmt: skip
+    if note.notes:
+        row["notes"] = note.notes
     if note.routing:
         row["chosen"] = chosen(note.routing)
     if lease is not None:
