@@ -69,7 +69,7 @@ class Watched:
 
     def exceeds(self, problem: str, counted: bool = False) -> None:
         """Names it for what it does to its process. counted: the call is one that took too long."""
-        log.warning("plugin %s, hook %s, %s: %s", self.plugin, self.hook.name, self.file, problem, extra=UNFILTERED)
+        raise NotImplementedError
 
     def leave_out(self, why: str) -> None:
         """It is not called for OUT_S. why: what it has done."""
