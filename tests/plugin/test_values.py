@@ -90,6 +90,7 @@ CASES = [
     for name in values.checked(hook, declared.arguments)
     if not name.endswith(", kept")
     for rule in values.RULES[name]
+    if rule.test is not values.kept
     for kind in VALUES
 ]
 
@@ -98,8 +99,8 @@ KEPT = [
     (hook, values.argument_of(name), rule.field)
     for hook, declared in HOOKS.items()
     for name in values.checked(hook, declared.arguments)
-    if name.endswith(", kept")
     for rule in values.RULES[name]
+    if rule.test is values.kept
 ]
 
 
@@ -281,6 +282,62 @@ async def test_an_unknown_zone(make_host: MakeHost, caplog: pytest.LogCaptureFix
     assert "plugin p1, hook queue_route" in caplog.text
     assert "p1.py:1: set routing.zone to 'nowhere', which the configuration does not have" in caplog.text
     assert given["routing"].zone == "default"
+
+
+ABOUT_A_CONNECTION = ("sender_connect", "sender_tls_error", "sender_connected")
+AFTERWARDS = ("sender_response_error", "sender_delivered")
+CHANGES = {
+    "source": ("'127.0.0.9'", ("sender_connecting", "sender_connection", *ABOUT_A_CONNECTION, *AFTERWARDS)),
+    "sender": ("'bounces@x.test'", (*ABOUT_A_CONNECTION, *AFTERWARDS)),
+    "recipients": ("delivery.recipients[:1]", (*ABOUT_A_CONNECTION, *AFTERWARDS)),
+}
+SENDERS = ("sender_fetch", "sender_connecting", "sender_connection", *ABOUT_A_CONNECTION, *AFTERWARDS)
+
+
+@pytest.mark.parametrize("hook", SENDERS)
+@pytest.mark.parametrize("field", CHANGES)
+async def test_what_comes_too_late_is_named(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture, hook: str, field: str
+) -> None:
+    """A delivery's source address, return path and recipients are refused where they have no effect any more, with
+    where they have one; elsewhere they are taken. Notes are taken everywhere."""
+    value, late = CHANGES[field]
+    host = make_host(f"async def {hook}(delivery):\n    delivery.{field} = {value}\n")
+    given = arguments(hook)
+    delivery = given["delivery"]
+    before = getattr(delivery, field)
+    with contextlib.suppress(PluginFailed):
+        await host.call(hook, **given)
+    if hook in late:
+        assert f"set delivery.{field} to " in caplog.text
+        assert "it must stay as it is here: set it at sender_fetch" in caplog.text
+        assert getattr(delivery, field) == before
+    else:
+        assert not caplog.text
+        assert getattr(delivery, field) != before
+
+
+IN_PLACE = {
+    "a recipient's address": "delivery.recipients[0].address = 'other@x.test'",
+    "one less": "del delivery.recipients[0]",
+    "another order": "delivery.recipients.reverse()",
+}
+
+
+@pytest.mark.parametrize("change", IN_PLACE)
+async def test_recipients_are_not_changed_in_place_either(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture, change: str
+) -> None:
+    """Their notes may be."""
+    noting = "async def sender_connected(delivery):\n    delivery.recipients[1].notes['a'] = 1\n"
+    host = make_host(noting, f"async def sender_connected(delivery):\n    {IN_PLACE[change]}\n")
+    given = arguments("sender_connected")
+    with pytest.raises(PluginFailed):
+        await host.call("sender_connected", **given)
+    assert "plugin p2, hook sender_connected" in caplog.text
+    assert "plugin p1" not in caplog.text
+    people = given["delivery"].recipients
+    assert [(one.address, one.notes) for one in people] == [("a@x.test", {}), ("b@x.test", {"a": 1})]
 
 
 GOOD = """async def queue_deferred(deferral, delivery):

@@ -114,6 +114,14 @@ def _hook(hook: spec.Hook) -> str:
         if " only " in name
         for rule in values.RULES[name]
     ]
+    fixed = [
+        f"{values.argument_of(name)}.{rule.field}"
+        for name in values.HOOKS_RULES.get(hook.name, ())
+        if not name.endswith(", kept")
+        for rule in values.RULES[name]
+        if rule.test is values.kept
+    ]
+    only += [f"To be set earlier, at `sender_fetch`: `{'`, `'.join(fixed)}`."] if fixed else []
     lines = [f"### {hook.name}", "", *_paragraphs(inspect.getdoc(declared)), *only, *([""] if only else [])]
     return "\n".join([*lines, f"- {'; '.join(given)}", f"- {'; '.join(facts)}", ""])
 

@@ -257,7 +257,8 @@ async def smtp_end(session: Session, ending: Ending) -> None:
 async def sender_fetch(delivery: Delivery) -> None:
     """A sender was given a delivery, before anything else. Defer skips it, Hold keeps it for an operator.
 
-    Here delivery.sender, recipients and source may be changed, for this attempt.
+    Here delivery.sender, recipients and source may be changed, for this attempt: later hooks cannot change its source,
+    and those about a connection none of them.
     """
 
 

@@ -165,6 +165,11 @@ def _recipient_notes(value: Any) -> bool:
     return notes.fit(value, notes.RECIPIENT_BYTES_MAX)
 
 
+def kept(_: Any) -> bool:
+    """Of what is nobody's to change."""
+    return False
+
+
 def _reply(value: Any) -> bool:
     if not isinstance(value, Reply) or not _whole(value.code):
         return False
@@ -284,12 +289,29 @@ _KEPT = {
     "routing": ("recipient",),
 }  # fmt: skip
 RULES |= {
-    f"{name}, kept": tuple(Rule(field, lambda _: False, "stay as it is") for field in kept)
-    for name, kept in _KEPT.items()
+    f"{name}, kept": tuple(Rule(field, kept, "stay as it is") for field in fields) for name, fields in _KEPT.items()
 }
-HOOKS_RULES: Mapping[str, tuple[str, ...]] = {"queue_route": ("routing", "envelope only notes", "routing, kept")}
+_EARLIER = "stay as it is here: set it at sender_fetch"
+RULES["delivery on its way"] = (*RULES["delivery"][:2], Rule("source", kept, _EARLIER), _OF_MESSAGE)
+RULES["delivery and its connection"] = (
+    *(Rule(field, kept, _EARLIER) for field in ("sender", "recipients", "source")), _OF_MESSAGE,
+)  # fmt: skip
+_ON_ITS_WAY = ("delivery, kept", "delivery on its way", "options")
+_ITS_CONNECTION = ("delivery, kept", "delivery and its connection")
+HOOKS_RULES: Mapping[str, tuple[str, ...]] = {
+    "queue_route": ("routing", "envelope only notes", "routing, kept"),
+    "sender_connecting": _ON_ITS_WAY,
+    "sender_connect": (*_ITS_CONNECTION, "options"),
+    "sender_tls_error": (*_ITS_CONNECTION, "options"),
+    "sender_connected": _ITS_CONNECTION,
+    "sender_connection": _ON_ITS_WAY[:2],
+    "sender_response_error": _ITS_CONNECTION,
+    "sender_delivered": _ITS_CONNECTION,
+}
 """What is checked of a hook; of others all arguments that have rules. Of the envelope only its notes are anybody's to
-change there."""
+change at queue_route. The source address of a delivery has been used before a connection is looked for, and its return
+path and recipients are not what a new connection is made for: over that other deliveries go, without those hooks. When
+the server has answered all of it is over."""
 
 
 def _getter(fields: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -465,6 +487,8 @@ def _is_fit(rule: Rule, old: Any, new: Any) -> bool:
     if rule.field == "recipients" and type(new) is list:
         known = {id(one[0]): one[1] for one in old if type(one) is tuple}
         changed = [one for one in new if known.get(id(one), ...) != getattr(one, "address", None)]
+        if rule.test is kept:
+            return not changed and [*known] == [*map(id, new)] and all(map(_noted, new))
         return rule.test(changed) and all(map(_noted, new))
     if rule.field == "notes":  # what is in them may have been changed
         return rule.test(new)
