@@ -71,6 +71,23 @@ def test_check_loads_each_for_itself(zonemta: Callable[..., Any], config: Path) 
     assert zonemta("plugin", "check").code == Exit.USAGE
 
 
+ENDS = {
+    "os._exit(3)": "exit status 3", "os.kill(os.getpid(), 9)": "by SIGKILL", "os._exit(0)": "exit status 0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", ENDS)
+@pytest.mark.parametrize("place", ["import os\n{}\n", "import os\ndef setup(api):\n    {}\n"], ids=["import", "setup"])
+def test_check_names_who_ends_its_process(zonemta: Callable[..., Any], tmp_path: Path, place: str, ending: str) -> None:
+    """The others are checked all the same."""
+    (tmp_path / "ends.py").write_text(place.format(ending))
+    (tmp_path / "also.py").write_text(SECOND)
+    ran = zonemta("plugin", "check", tmp_path / "ends.py", tmp_path / "also.py")
+    assert ran.code == Exit.PROBLEMS
+    assert f"plugin ends: has ended its process while it was loaded ({ENDS[ending]})" in ran.out
+    assert "plugin also: good; hooks: smtp_rcpt_to, queue_route" in ran.out
+
+
 def test_a_new_one_is_checked_typed_and_tested(zonemta: Callable[..., Any], tmp_path: Path) -> None:
     """With all hooks there are."""
     hooks = [word for hook in HOOKS for word in ("--hook", hook)]

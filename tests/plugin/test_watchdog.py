@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -150,3 +151,32 @@ async def test_threads_are_named_and_counted(tmp_path: Path, caplog: Any, monkey
     assert all("plugin threads, hook queue_route, " in one for one in lines)
     counted = {one["hook"]: one["overruns"] for one in host.statistics()}
     assert counted == {"queue_route": len(lines), "queue_release": 0}
+
+
+@pytest.mark.parametrize("at", ["importing it", "setup"])
+def test_who_takes_long_to_load_is_named(make_host: Any, caplog: Any, monkeypatch: Any, at: str) -> None:
+    """Plugin, file and line, while it lasts: it goes on when it has been named twice."""
+    monkeypatch.setattr(watchdog, "LOADING_S", 0.01)
+    waits = """
+        import logging, threading
+        named = threading.Semaphore(0)
+        class Ear(logging.Handler):
+            def emit(self, record):
+                if " so far, " in record.getMessage():
+                    named.release()
+        ear = Ear()
+        logging.getLogger("zonemta.plugin").addHandler(ear)
+        named.acquire(timeout=60)
+        assert named.acquire(timeout=60)
+        logging.getLogger("zonemta.plugin").removeHandler(ear)
+    """
+    if at == "setup":
+        lines = textwrap.dedent(waits).strip().splitlines()
+        waits = "\n".join([lines[0], "def setup(api):", *(f"    {line}" for line in lines[1:])])
+    with caplog.at_level(logging.WARNING):
+        make_host(waits)
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) >= 2
+    assert all(line.startswith("plugin p1, /") for line in told)
+    assert all(f": {at} has taken " in line for line in told)
+    assert any("p1.py:10: " in line or "p1.py:11: " in line for line in told)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from zonemta_py.config import PluginInstance
 from zonemta_py.config.secret import in_place
+from zonemta_py.plugin import watchdog
 from zonemta_py.plugin.api import PluginApi
 from zonemta_py.plugin.calls import line_in
 from zonemta_py.plugin.loading import PluginError, PluginSource, suggestion
@@ -82,8 +83,10 @@ def set_up(source: PluginSource, api: PluginApi, chosen: BaseModel | None) -> No
         if name not in arguments:
             sentence = f"setup takes {name!r}; its arguments are api and options"
             raise PluginError(source.name, source.file, _line(setup), sentence)
+    given = {name: arguments[name] for name in inspect.signature(setup).parameters}
     try:
-        returned = setup(**{name: arguments[name] for name in inspect.signature(setup).parameters})
+        with watchdog.loading(source.name, source.file, "setup"):
+            returned = setup(**given)
     except (Exception, SystemExit) as error:
         sentence = f"setup raised {type(error).__name__} ({error}); correct {_table(source)} or the plugin"
         raise PluginError(source.name, source.file, line_in(source.file, error) or _line(setup), sentence) from error

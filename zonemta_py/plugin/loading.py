@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import zonemta_py
 from zonemta_py.config import ConfigError
+from zonemta_py.plugin import watchdog
 from zonemta_py.plugin.calls import line_in
 
 if TYPE_CHECKING:
@@ -138,7 +139,8 @@ def _from_file(name: str, file: Path, parent: str = "") -> PluginSource:
         del sys.modules[loaded]  # those of an earlier host's package
     sys.modules[module_name] = module  # dataclasses and pydantic look their own module up while it is being executed
     try:
-        spec.loader.exec_module(module)
+        with watchdog.loading(name, str(file), "importing it"):
+            spec.loader.exec_module(module)
     except BaseException as error:
         sys.modules.pop(module_name, None)
         raise _import_failure(name, str(file), error) from error
@@ -155,7 +157,8 @@ def entry_points() -> Iterable[EntryPoint]:
 def _from_entry_point(entry: EntryPoint, name: str) -> PluginSource:
     """name: another than the entry's is an instance."""
     try:
-        module = entry.load()
+        with watchdog.loading(entry.name, entry.value, "importing it"):
+            module = entry.load()
     except BaseException as error:
         raise _import_failure(entry.name, entry.value, error) from error
     if not isinstance(module, ModuleType):

@@ -8,6 +8,8 @@ A call that was over its time limit without awaiting counts one strike for each 
 FORGIVEN_S the hook is not called for OUT_S. What that means is what its failing means: hooks that decide about mail
 answer 451 meanwhile, so that nothing passes a check that was not made; others are skipped.
 
+Importing a plugin, and its `setup`, have no limit: who takes LOADING_S is named, with the line where it is.
+
 Memory: a step of a call that has made its process GROWN_KB larger than it ever was. Threads: one that begins some where
 there are THREADS_MAX, then twice as many, and so on. Both count as calls that took too long, and have no other result.
 """
@@ -22,6 +24,7 @@ import resource
 import sys
 import threading
 from _thread import _count as thread_count
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
@@ -34,6 +37,7 @@ STRIKES_MAX = 3
 FORGIVEN_S = 600.0
 OUT_S = 300.0
 _LOOK_S = 0.5
+LOADING_S = 5.0
 GROWN_KB = 1 << 20
 SLOW_S = 0.02
 """A step that was quicker has not taken that much memory."""
@@ -160,6 +164,34 @@ class Watch:
                     "nothing else runs there; await what takes time",
                     call.plugin, call.hook.name, call.file, line, seconds, call.limit_s, extra=UNFILTERED,
                 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def loading(plugin: str, file: str, what: str) -> Iterator[None]:
+    """Names a plugin that is imported, or set up, for as long as LOADING_S, and again after twice that, and so on.
+    what: is done. Its thread ends with it: processes are forked afterwards."""
+    over = threading.Event()
+    thread = threading.Thread(
+        target=_look_at_loading, args=(over, threading.get_ident(), plugin, file, what), name=WATCHDOG, daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _look_at_loading(over: threading.Event, watched: int, plugin: str, file: str, what: str) -> None:
+    begun, next_s = monotonic(), LOADING_S
+    while not over.wait(begun + next_s - monotonic()):
+        seconds = monotonic() - begun
+        line = _line(sys._current_frames().get(watched), file)
+        log.warning(
+            "plugin %s, %s%s: %s has taken %.0f s so far, and nothing begins before it ends", plugin, file,
+            f":{line}" if line else "", what, seconds, extra=UNFILTERED,
+        )  # fmt: skip
+        next_s = 2 * seconds
 
 
 def _most_kb() -> int:

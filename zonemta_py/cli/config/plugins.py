@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import keyword
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zonemta_py.cli.config import plugin_trial
+from zonemta_py.cli.config.plugin_child import Loaded, in_a_child
 from zonemta_py.cli.terminal.errors import CommandError, Exit, from_os
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, tabled
 from zonemta_py.cli.terminal.output import Telling, print_json, print_table
@@ -113,12 +115,11 @@ def check(
         alone = settings.plugins.model_copy(
             update={"enabled": [one], "options": _with_folder(settings.plugins, options)}
         )
-        try:
-            host = Host.load(alone, Configured.of(settings))
-        except PluginError as error:
-            wrong.append(str(error))
+        hooks, sentence = in_a_child(partial(_loaded, alone, Configured.of(settings)), name)
+        if sentence:
+            wrong.append(sentence)
         else:
-            good[name] = [hook for hook in HOOKS if host.listens(hook)]
+            good[name] = hooks
     with Telling(json) as tell:
         tell(good=good, problems=wrong)
         for name, hooks in good.items():
@@ -128,6 +129,14 @@ def check(
             tell(sentence)
     if wrong:
         raise CommandError(Exit.PROBLEMS, f"{len(wrong)} of {len(wanted)} plugins cannot be loaded")
+
+
+def _loaded(of: Plugins, configured: Configured) -> Loaded:
+    try:
+        host = Host.load(of, configured)
+    except PluginError as error:
+        return [], str(error)
+    return [hook for hook in HOOKS if host.listens(hook)], ""
 
 
 def _at(one: Plugin, hook: str, called: str = "") -> str:
