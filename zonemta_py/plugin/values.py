@@ -287,6 +287,7 @@ _KEPT = {
     ),
     "bounce": ("id", "zone"),
     "routing": ("recipient",),
+    "session": ("id", "listener", "client", "client_port", "server", "helo", "tls", "protocol", "senders"),
 }  # fmt: skip
 RULES |= {
     f"{name}, kept": tuple(Rule(field, kept, "stay as it is") for field in fields) for name, fields in _KEPT.items()
