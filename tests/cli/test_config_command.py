@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 import tomllib
 import warnings
 from collections.abc import Callable
@@ -281,3 +283,14 @@ def test_a_file_with_mistakes_of_no_mta(zonemta: Callable[..., Any], tmp_path: P
     ran = zonemta("status", "--config", file)
     assert ran.code == Exit.CONFIG
     assert "server.receivers" in ran.err
+
+
+def test_options_of_no_plugin_are_named_once(zonemta: Callable[..., Any], tmp_path: Path) -> None:
+    """Also where others are enabled, which are loaded for the check."""
+    (tmp_path / "mark.py").write_text("async def smtp_rcpt_to(): ...\n")
+    file = tmp_path / "zonemta.toml"
+    file.write_text('[plugins]\nenabled = ["./mark.py"]\n[plugins.options.marc]\na = 1\n')
+    command = [sys.executable, "-m", "zonemta_py", "config", "check", str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.count("plugins.options.marc") for line in ran.stderr.splitlines() if "marc" in line] == [1]
+    assert "plugins.options.marc: there is no 'marc' in plugins.enabled; did you mean 'mark'?" in ran.stderr

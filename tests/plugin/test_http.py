@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from zonemta_py.plugin.api import PluginApi
-from zonemta_py.plugin.http import HttpAnswer, HttpError
+from zonemta_py.plugin.http import STATUSES, HttpAnswer, HttpError
 from zonemta_py.plugin.loading import PluginError
 from zonemta_py.plugin.routes import NoSuchRoute
 from zonemta_py.plugin.testing import Mta, running
+from zonemta_py.web.documents.problem import of_route
 from zonemta_py.web.keys import hashed
 
 GOOD = "async def _f(name: str = ''): ...\n"
@@ -80,6 +81,17 @@ def test_a_route_is_registered_once_and_in_time(make_host: Any) -> None:
         many.http("GET", f"/{number}", _nothing, role="read")
     with pytest.raises(ValueError, match="a plugin may have 100 routes"):
         many.http("GET", "/one-more", _nothing, role="read")
+
+
+@pytest.mark.parametrize("status", sorted(STATUSES))
+def test_a_refusals_title_says_no_more_than_the_route(status: int) -> None:
+    """It is the plugin that refuses: not a key that lacks something, or has too many requests."""
+    problem = of_route(status, "not now", 3)
+    document = json.loads(problem.document("/x"))
+    assert (document["status"], document["detail"]) == (status, "not now")
+    assert "key" not in document["title"].lower()
+    assert "read" not in document["title"]
+    assert problem.headers == {"retry-after": "3"}
 
 
 def test_what_names_more_of_a_path_counts_first(make_host: Any) -> None:

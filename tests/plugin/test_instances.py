@@ -121,6 +121,8 @@ def test_what_is_not_there() -> None:
         config({"name": "a", "zones": ["defalt"]})
     with pytest.raises(ValidationError, match=r"there is no listener 'subm' in \[\[listeners\]\]"):
         config({"name": "a", "listeners": ["subm"]})
+    with pytest.raises(ValidationError, match=r"no listener 'http', as HTTP is off; write \[http\] enabled"):
+        config({"name": "a", "listeners": ["http"]})
     with pytest.raises(ValidationError, match=r"two plugins.instances are named 'a'"):
         config({"name": "a"}, {"name": "a"})
 

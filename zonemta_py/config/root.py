@@ -348,6 +348,8 @@ def _nobody(name: str, mark: Refers, there: set[str], pulled: bool) -> str:
         return f"no zone that sends is named {name!r}, it is a pull zone; name another"
     table = f"[{mark.kind}]" if mark.kind == "users" else f"[[{mark.kind}]]"
     none = f"no zone that sends is named {name!r}" if mark.sends else f"there is no {what} {name!r} in {table}"
+    if mark.kind == "listeners" and name == "http":
+        return "there is no listener 'http', as HTTP is off; write [http] enabled = true, or remove it here"
     if near := difflib.get_close_matches(name.lower(), there, 1):
         return f"{none}; did you mean {near[0]!r}?"
     return f"{none}; add it there, or remove it here"

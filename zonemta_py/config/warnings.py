@@ -423,7 +423,9 @@ def _plugins(config: Config) -> Iterator[str]:
     enabled = {config.plugins.instance(one).name for one in config.plugins.enabled}
     for name in config.plugins.options:
         if name not in enabled:
-            yield f"plugins.options.{name}: there is no {name!r} in plugins.enabled; add it there, or remove this"
+            near = difflib.get_close_matches(name, enabled, 1)
+            remedy = f"did you mean {near[0]!r}?" if near else "add it there, or remove this"
+            yield f"plugins.options.{name}: there is no {name!r} in plugins.enabled; {remedy}"
     for one in config.plugins.instances:
         if one.name not in enabled:
             yield f"plugins.instances: there is no {one.name!r} in plugins.enabled; add it there, or remove this"

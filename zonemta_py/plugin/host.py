@@ -79,15 +79,18 @@ class Host:
         return cls((), ())
 
     @classmethod
-    def of(cls, config: Config) -> Host:
-        """The plugins of a configuration. Raises PluginError."""
-        return cls.load(config.plugins, Configured.of(config)) if config.plugins.enabled else cls.empty()
+    def of(cls, config: Config, unused: bool = True) -> Host:
+        """The plugins of a configuration. unused: as of `load`. Raises PluginError."""
+        if not config.plugins.enabled:
+            return cls.empty()
+        return cls.load(config.plugins, Configured.of(config), unused)
 
     @classmethod
-    def load(cls, plugins: Plugins, configured: Configured = ANYTHING) -> Host:
+    def load(cls, plugins: Plugins, configured: Configured = ANYTHING, unused: bool = True) -> Host:
         """Imports, checks and sets up everything in `plugins.enabled`. Raises PluginError for the first fault.
 
-        configured: what plugins that route may choose by name.
+        configured: what plugins that route may choose by name. unused: the log names options of plugins that are not
+        enabled.
         """
         here = getattr(plugins.options, "folder", None)
         calls: list[Call] = []
@@ -117,7 +120,8 @@ class Host:
                 )  # fmt: skip
             _check_commands(source, api, apis)
             _refuse_threads(source, _threads() - threads)
-        _warn_of_unused(plugins, apis)
+        if unused:
+            _warn_of_unused(plugins, apis)
         host = cls(calls, apis.values(), plugins.timeout_s)
         host.files = files
         return host

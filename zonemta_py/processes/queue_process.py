@@ -203,9 +203,9 @@ async def _loaded(config: Config) -> Host:
         ) from None
 
 
-def plugins(config: Config) -> Host:
-    """Loads and checks the plugins. Raises ConfigError."""
-    host = Host.of(config)
+def plugins(config: Config, unused: bool = True) -> Host:
+    """Loads and checks the plugins. unused: as of `Host.load`. Raises ConfigError."""
+    host = Host.of(config, unused)
     if host.listens("event") or any(sink.kind == "plugin" for sink in config.event_sinks):
         from zonemta_py.events.sinks import plugin
 

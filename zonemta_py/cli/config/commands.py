@@ -60,7 +60,7 @@ def check(
     try:
         warnings += [*_open(file, config), *_become(config)]
         every(
-            lambda: plugged.append(queue_process.plugins(config)),
+            lambda: plugged.append(queue_process.plugins(config, unused=False)),
             lambda: checks.check(config, *(plugged or [Host.empty()])),
             lambda: warnings.extend(doubts(config)),
             lambda: warnings.extend([*_doubts(config), *pull_zone_doubts(config)]),

@@ -27,6 +27,7 @@ from zonemta_py.plugin.testing import Arrived, Mta, MtaNotStarted, running
 from zonemta_py.plugin.testing.mta import MAIL
 
 LOOK_S = 0.3
+_NOTHING = "nothing has changed: "
 SHOWN_BYTES_MAX = 100_000
 """Of a message that has arrived."""
 
@@ -121,6 +122,8 @@ class _Trial:
         self._plugins, self._reload, self._to, self._sender = plugins, reload, to, sender
         self._message = MAIL if message is None else b"\r\n".join(message.splitlines()) + b"\r\n"
         self._shown, self._logged = 0, 0
+        self._refused = ""
+        """Why it was not loaded again: the server logs that, too, which is not shown then."""
 
     async def run(self, zones: tuple[str, ...], listeners: list[str]) -> None:
         """Until it is cancelled. Raises CommandError."""
@@ -159,8 +162,10 @@ class _Trial:
         try:
             await mta.zonemta("reload")
         except AssertionError as error:
-            _say(f"not loaded again: {error}")
+            self._refused = str(error).rstrip().splitlines()[-1].rpartition(_NOTHING)[2]
+            _say(f"not loaded again: {self._refused}")
             return
+        self._refused = ""
         _say("loaded again")
         await self._send(mta)
 
@@ -178,7 +183,8 @@ class _Trial:
 
     def _show(self, mta: Mta) -> None:
         log = mta.log
-        sys.stderr.write(log[self._logged :])
+        lines = log[self._logged :].splitlines(keepends=True)
+        sys.stderr.writelines(line for line in lines if not self._refused or self._refused not in line)
         sys.stderr.flush()
         self._logged = len(log)
         for one in mta.sink.messages[self._shown :]:

@@ -20,7 +20,7 @@ from zonemta_py.plugin.routes import NoSuchRoute, PluginRoutes, RouteCall, Route
 from zonemta_py.plugin.verdicts import PluginFailed
 from zonemta_py.web.authentication import described, needs, request_context, visit
 from zonemta_py.web.documents import reading
-from zonemta_py.web.documents.problem import MEDIA_TYPE, FieldError, RequestProblem, invalid, of_status
+from zonemta_py.web.documents.problem import MEDIA_TYPE, FieldError, RequestProblem, invalid, of_route, of_status
 from zonemta_py.web.keys import Holder
 from zonemta_py.web.request_context import Visit
 
@@ -47,10 +47,7 @@ async def plugin(request: Request) -> Response:
     try:
         found = await call.answer(arguments, _told(request, who, call.plugin))
     except HttpError as error:
-        problem = of_status(error.status, error.detail)
-        if error.retry_s > 0:
-            problem.headers["retry-after"] = str(error.retry_s)
-        raise problem from None
+        raise of_route(error.status, error.detail, error.retry_s) from None
     except RouteSkipped as skipped:
         detail = f"the route {route} of the plugin {call.plugin!r} {skipped.problem}; send the request again later"
         raise RequestProblem("unavailable", detail, retry_s=SKIPPED_S) from None

@@ -33,9 +33,11 @@ class Kind(NamedTuple):
 
 
 KINDS: dict[str, Kind] = {
+    "bad-request": Kind(400, "Bad request"),
     "malformed": Kind(400, "The request cannot be read"),
     "no-key": Kind(401, "Missing or invalid key"),
     "no-signature": Kind(403, "The request is not proven to be its sender's"),
+    "refused": Kind(403, "Refused"),
     "no-right": Kind(403, "The key lacks the required right"),
     "not-found": Kind(404, "Not found"),
     "method": Kind(405, "Method not allowed"),
@@ -44,12 +46,15 @@ KINDS: dict[str, Kind] = {
     "too-large": Kind(413, "The request is too large"),
     "media-type": Kind(415, "Unsupported media type"),
     "invalid": Kind(422, "Invalid request"),
+    "too-many": Kind(429, "Too many requests"),
     "share": Kind(429, "Too many requests in progress with this key"),
     "bug": Kind(500, "Internal error"),
     "unavailable": Kind(503, "Temporarily unavailable"),
 }
 """Last part of `type` → status and title."""
 _BY_STATUS = {kind.status: slug for slug, kind in KINDS.items()}
+_OF_ROUTES = _BY_STATUS | {400: "bad-request", 403: "refused", 429: "too-many"}
+"""Of what plugins' routes say: why is theirs alone."""
 
 
 class FieldError(NamedTuple):
@@ -122,6 +127,11 @@ def of_verdict(verdict: Verdict) -> RequestProblem:
     """The problem for a plugin's refusal."""
     retry_s = max(1, math.ceil(min(verdict.seconds, 86_400))) if isinstance(verdict, Defer) else 0
     return of_reply(verdict.reply, retry_s)
+
+
+def of_route(status: int, detail: str, retry_s: int) -> RequestProblem:
+    """The problem that a plugin's route refuses a request with."""
+    return RequestProblem(_OF_ROUTES[status], detail, retry_s=max(0, retry_s))
 
 
 def of_status(status: int, detail: str, headers: dict[str, str] | None = None) -> RequestProblem:
