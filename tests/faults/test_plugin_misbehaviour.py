@@ -10,6 +10,7 @@ from survival.plugin_misbehaviour import Group, broken
 CASES = (
     ("raise", "smtp_rcpt_to"), ("return", "message_queue"), ("keyboard", "sender_connection"),
     ("sys_exit", "queue_bounce"), ("garbage_lines", "smtp_mail_from"), ("garbage_object", "sender_headers"),
+    ("garbage_none", "message_store"), ("garbage_object", "message_analyze"), ("garbage_list", "smtp_rcpt_to"),
     ("sleep", "sender_response_error"), ("swallow", "queue_route"), ("swallow", "message_analyze"),
     ("swallow_once", "sender_fetch"), ("loop", "smtp_data"), ("loop", "sender_connect"), ("cancel", "queue_retry"),
     ("return", "task"), ("sys_exit", "event"), ("raise", "event"), ("raise", "sender_tls_error"),

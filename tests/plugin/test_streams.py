@@ -248,6 +248,16 @@ async def test_a_slow_client_is_not_the_plugins_fault(make_host: MakeHost) -> No
     assert [r["overruns"] for r in host.statistics()] == [0, 0]
 
 
+@pytest.mark.parametrize("name", ["waited_s", "waiting", "anything"])
+async def test_nothing_can_be_set_of_a_stream(make_host: MakeHost, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """That is the plugin's named failure, and none of the server's."""
+    host = make_host(f"async def message_store(stream): stream.{name} = object()")
+    with pytest.raises(PluginFailed):
+        await Message(host, b"Subject: x\r\n").send(b"body")
+    assert "plugin p1, hook message_store" in caplog.text
+    assert "AttributeError" in caplog.text
+
+
 async def test_a_plugin_that_is_behind_slows_its_client(make_host: MakeHost) -> None:
     """Only BLOCKS_MAX blocks are held for a plugin; feeding waits until it reads on."""
     source = """

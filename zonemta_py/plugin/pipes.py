@@ -62,27 +62,40 @@ class Pipe:
 
 
 class Meter:
-    """The stream that a plugin gets. waited_s: time the plugin spent waiting for it. waiting: it does so now."""
+    """The stream that a plugin gets, which can set nothing of it. waited_s: time the plugin spent waiting for it.
+    waiting: it does so now."""
+
+    __slots__ = ("_flowing", "_upstream", "_waited_s", "_waiting")
 
     def __init__(self, upstream: Stream, flowing: bool) -> None:
-        self._upstream = upstream
-        self.flowing = flowing
-        self.waiting = False
-        self.waited_s = 0.0
+        self._upstream, self._flowing = upstream, flowing
+        self._waiting, self._waited_s = False, 0.0
+
+    @property
+    def waiting(self) -> bool:
+        return self._waiting
+
+    @property
+    def waited_s(self) -> float:
+        return self._waited_s
+
+    def flow(self) -> None:
+        """It may be read from now on."""
+        self._flowing = True
 
     def __aiter__(self) -> Meter:
         return self
 
     async def __anext__(self) -> bytes:
-        if not self.flowing:
+        if not self._flowing:
             raise Misbehaved("reads its stream too early; return an async generator that reads it")
         started = perf_counter()
-        self.waiting = True
+        self._waiting = True
         try:
             return await anext(self._upstream)
         finally:
-            self.waiting = False
-            self.waited_s += perf_counter() - started
+            self._waiting = False
+            self._waited_s += perf_counter() - started
 
 
 class Reader:
@@ -204,7 +217,7 @@ class Rewriting:
         if not self._chain:
             return False
         for _, meter in self._chain:
-            meter.flowing = True
+            meter.flow()
         self._task = asyncio.create_task(self._pump())
         self._task.add_done_callback(self._ended)
         return True

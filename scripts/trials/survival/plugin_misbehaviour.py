@@ -571,6 +571,8 @@ class Group:
                 case.broken.append("the log does not name plugin and hook")
         bad = [one for one in log if "internal error" in one or one.startswith("Traceback")]
         self.figures["tracebacks"] = len(bad)
+        if bad:
+            self.broken.append(f"the log has {len(bad)} tracebacks or internal errors, such as {bad[0][:200]}")
         if "threads" in self.kinds and not any("begins threads" in one for one in of_plugin):
             self.broken.append("the log does not name who has begun so many threads")
 
