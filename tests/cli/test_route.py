@@ -251,6 +251,18 @@ def test_who_has_set_what(zonemta: Callable[..., Any], tmp_path: Path) -> None:
     assert "geheim" not in ran.out
 
 
+def test_what_is_set_in_vain(zonemta: Callable[..., Any], tmp_path: Path) -> None:
+    """It stands in the table, with the plugin."""
+    plugin, file = tmp_path / "vain.py", tmp_path / "c.toml"
+    plugin.write_text("async def queue_route(routing):\n    routing.protocol = 'lmtp'\n")
+    file.write_text(f"[plugins]\nenabled = ['{plugin}']\n")
+    command = ("route", "--from", "a@b.org", "--to", "bob@d.org", "--plugins", "--config", file)
+    said = "plugin vain, hook queue_route: gives bob@d.org protocol lmtp but no host, so it is ignored"
+    assert said in zonemta(*command, "--plain").out
+    (answer,) = json.loads(zonemta(*command, "--json").out)
+    assert answer["plugins"]["ignored"] == [f"{said}; set routing.host, too"]
+
+
 _VERDICTS = """
 from zonemta_py.plugin import Defer, Drop, Hold, Reject
 

@@ -58,6 +58,21 @@ async def test_a_route_that_means_nothing_is_told(
     assert said in caplog.text
 
 
+async def test_whose_route_means_nothing(make_host: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The plugin that has set it last is named, and no other."""
+    sets = "async def queue_route(routing):\n    routing.{} = {!r}\n"
+    values = (("port", 26), ("protocol", "lmtp"), ("port", 27), ("priority", 2))
+    hooks_ = PluginHooks(make_host(*(sets.format(*one) for one in values)))
+    with caplog.at_level(logging.WARNING):
+        await hooks_.route(ENVELOPE, Routed(A, "default"))
+    told = [record.getMessage() for record in caplog.records]
+    end = "but no host, so it is ignored; set routing.host, too"
+    assert told == [
+        f"plugin p3, hook queue_route: gives a@x.test port 27 {end}",
+        f"plugin p2, hook queue_route: gives a@x.test protocol lmtp {end}",
+    ]
+
+
 async def test_verdicts_about_a_recipient(make_host: Any) -> None:
     """Reject refuses it, Defer delays it, Drop forgets it; a plugin that fails refuses the message for now."""
     assert (await routed(make_host, "raise Reject(550, 'no')")).refusal == Reply(550, "5.7.1", "no")

@@ -217,6 +217,10 @@ class Node:
     words: re.Pattern[str] | None = None
 
 
+WITH_HOST = ("port", "protocol")
+"""Fields of `Routing` that mean nothing without its host."""
+
+
 @dataclass(slots=True)
 class Routing:
     """Where one recipient's mail goes. recipient: not to be changed. zone: one that the configuration has.
@@ -257,6 +261,8 @@ class Routing:
     srs: bool | None = None
     verp: bool | None = None
     sts: bool | None = None
+    _by: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    """Field → the plugin that has set it last, of WITH_HOST."""
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from zonemta_py.logs.causes import from_outside
 from zonemta_py.plugin import values
 from zonemta_py.plugin.api import log
-from zonemta_py.plugin.arguments import Notice, there_is
+from zonemta_py.plugin.arguments import WITH_HOST, Notice, there_is
 from zonemta_py.plugin.configured import ANYTHING, Configured
 from zonemta_py.plugin.spec import Hook
 from zonemta_py.plugin.verdicts import Defer, Hold, PluginFailed, Verdict
@@ -270,6 +270,9 @@ class Call(Watched):
         """Raises Misbehaved: what it has set an argument's field to cannot be used."""
         if sentence := fields.wrong():
             raise Misbehaved(sentence)
+        if self._zoned == "routing":
+            for field in fields.set_first(WITH_HOST):
+                fields.first._by[field] = self.plugin
         if self._configured.zones and self.hook.name in ("queue_bounce", "queue_delayed"):
             self._expect_zone(fields.last)
         if self._configured is not ANYTHING and self.hook.name == "queue_route":

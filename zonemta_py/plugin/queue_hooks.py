@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Iterator
 
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.notices.wording import Failed, OwnWords
@@ -19,6 +20,17 @@ _SMTP = 25
 _CHOSEN = ("host", "source", "tls", "protocol", "pool", "dkim", "sender")
 _SWITCHES = ("srs", "verp", "sts")
 """Fields of `Routing` that are kept with the recipient under their name."""
+
+
+def _without_host(routing: Routing) -> Iterator[str]:
+    """What plugins have set that means nothing, as they have set no host, with whose it is."""
+    ignored = {"port": routing.port != _SMTP, "protocol": bool(routing.protocol)} if not routing.host else {}
+    for field in (field for field, is_set in ignored.items() if is_set):
+        who, value = routing._by.get(field, "?"), getattr(routing, field)
+        yield (
+            f"plugin {who}, hook queue_route: gives {routing.recipient} {field} {value} but no host, so it is ignored; "
+            "set routing.host, too"
+        )
 
 
 class PluginHooks:
@@ -71,11 +83,13 @@ class PluginHooks:
     def _port(self, routing: Routing) -> int:
         if routing.host:
             return routing.port
-        ignored = [f"port {routing.port}"] if routing.port != _SMTP else []
-        ignored += [f"protocol {routing.protocol}"] if routing.protocol else []
-        for one in ignored:
-            log.warning("plugins give %s %s but no host, so it is ignored", routing.recipient, one)
+        for sentence in _without_host(routing):
+            self.ignore(sentence)
         return 0
+
+    def ignore(self, sentence: str) -> None:
+        """Says what plugins have set in vain."""
+        log.warning("%s", sentence)
 
     async def delayed(
         self, message_id: str, zone: str, envelope: Envelope, failed: Failed, first_ms: int

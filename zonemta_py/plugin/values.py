@@ -11,7 +11,7 @@ import dataclasses
 import re
 import socket as sockets
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from ipaddress import ip_address
 from itertools import compress
@@ -360,6 +360,14 @@ class KnownFields:
             if part.is_touched() and (sentence := part.wrong()):
                 return sentence
         return ""
+
+    def set_first(self, names: Collection[str]) -> list[str]:
+        """Those of the fields of the first argument that a plugin has just set. Ask after `wrong`."""
+        part = self._parts[0]
+        if not part.touched:
+            return []
+        fields = zip(RULES[part.name], part.seen, part.get(part.argument), strict=True)
+        return [rule.field for rule, old, new in fields if new is not old and rule.field in names]
 
     def renew(self) -> None:
         """They are what is there now, if `wrong` has found it good: for the next plugin."""

@@ -84,11 +84,13 @@ class _TracedHost(Host):
     def __init__(self, host: Host) -> None:
         super().__init__((call for name in HOOKS for call in host.calls(name)), host.apis)
         self.steps: list[dict[str, Any]] = []
+        self.ignored: list[str] = []
+        """What they have set in vain."""
 
     async def call(self, name: str, /, **arguments: Any) -> None:
         if name != "queue_route":
             return await super().call(name, **arguments)
-        self.steps, routing = [], arguments["routing"]
+        self.steps, self.ignored, routing = [], [], arguments["routing"]
         for call in self.calls(name):
             before, step = copy.deepcopy(dict(_values(routing))), dict[str, Any](plugin=call.plugin)
             self.steps.append(step)
@@ -117,7 +119,7 @@ def _in_words(verdict: Verdict) -> str:
 
 def _values(routing: Routing) -> Iterator[tuple[str, Any]]:
     """For people: of a login the user alone."""
-    for one in fields(routing):
+    for one in (one for one in fields(routing) if not one.name.startswith("_")):
         value = getattr(routing, one.name)
         yield one.name, value[0] if one.name == "auth" and value else value
 
@@ -126,6 +128,9 @@ class _TracedHooks(PluginHooks):
     def __init__(self, host: Host) -> None:
         self.traced = _TracedHost(host)
         super().__init__(self.traced)
+
+    def ignore(self, sentence: str) -> None:
+        self.traced.ignored.append(sentence)
 
 
 def _envelope(sender: str, to: list[str], origin: str, user: str) -> Envelope:
@@ -251,7 +256,7 @@ async def _asked(hooks: _TracedHooks, envelope: Envelope, routed: Routed, answer
         return routed
     answer["plugins"] = {
         "said": _verdict(routed, before), "zone": routed.zone, "routing": chosen(routed.routing or {}),
-        "steps": hooks.traced.steps,
+        "steps": hooks.traced.steps, "ignored": hooks.traced.ignored,
     }  # fmt: skip
     return routed
 
@@ -297,7 +302,9 @@ def _show(answer: dict[str, Any]) -> None:
             said_of += [step["verdict"]] if "verdict" in step else []
             what = ", ".join(said_of) or "sets nothing"
             rows.append((f"plugin {step['plugin']}", "", "", step["set"].get("zone", ""), what))
-        rows.append(("hook queue_route", "", "", said.get("zone", ""), said["said"]))
+        rows.append(
+            ("hook queue_route", "", "", said.get("zone", ""), "; ".join([said["said"], *said.get("ignored", ())]))
+        )
     hosts = ["the MX hosts" if host == "mx" else f"{host} port {port}" for host, port in answer["hosts"]]
     way = ", else to ".join(hosts) or "the MX hosts"
     tables = f", destinations {', '.join(answer['destinations'])}" if answer["destinations"] else ""
