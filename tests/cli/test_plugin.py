@@ -88,6 +88,28 @@ def test_check_names_who_ends_its_process(zonemta: Callable[..., Any], tmp_path:
     assert "plugin also: good; hooks: smtp_rcpt_to, queue_route" in ran.out
 
 
+NO_HOOKS = {
+    "": "it has no hooks; define them at the top of the file, as `async def queue_route(envelope, routing)`",
+    "class Plugin:\n    x = 1\n    async def queue_route(self, envelope, routing): ...\n": (
+        "none.py:3: queue_route in class Plugin is no hook, so it is never called; define it at the top of the "
+        "file, as `async def queue_route(envelope, routing)`"
+    ),
+    "def _show(): ...\ndef setup(api):\n    api.command('shows', _show)\n": "",
+    "class Pool:\n    async def stop(self): ...\nasync def queue_route(): ...\n": "",
+}
+
+
+@pytest.mark.parametrize("source", NO_HOOKS, ids=["empty", "in a class", "a command", "another class"])
+def test_check_hints_at_hooks_that_are_not_there(zonemta: Callable[..., Any], tmp_path: Path, source: str) -> None:
+    (tmp_path / "none.py").write_text(source)
+    ran = zonemta("plugin", "check", tmp_path / "none.py")
+    assert ran.code == Exit.OK
+    assert NO_HOOKS[source] in ran.out
+    assert ran.out.count("plugin none") == (2 if NO_HOOKS[source] else 1)
+    hints = json.loads(zonemta("plugin", "check", tmp_path / "none.py", "--json").out)["hints"]
+    assert bool(hints) == bool(NO_HOOKS[source])
+
+
 def test_a_new_one_is_checked_typed_and_tested(zonemta: Callable[..., Any], tmp_path: Path) -> None:
     """With all hooks there are."""
     hooks = [word for hook in HOOKS for word in ("--hook", hook)]

@@ -98,3 +98,22 @@ def hook_says(name: str) -> str:
     """The first sentence about a hook: when it runs, and what it may do."""
     text = " ".join((inspect.getdoc(getattr(spec, name)) or "").split())
     return text.partition(". ")[0].rstrip(".")
+
+
+def no_hooks(file: str) -> str:
+    """What to do about a plugin's file that has none: of functions with a hook's name in a class, where they belong."""
+    try:
+        tree = ast.parse(Path(file).read_bytes(), file)
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    for one in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)):
+        for function in one.body:
+            if isinstance(function, ast.AsyncFunctionDef | ast.FunctionDef) and function.name in HOOKS:
+                arguments = ", ".join(HOOKS[function.name].arguments)
+                return (
+                    f"{file}:{function.lineno}: {function.name} in class {one.name} is no hook, so it is never called; "
+                    f"define it at the top of the file, as `async def {function.name}({arguments})`"
+                )
+    arguments = ", ".join(HOOKS["queue_route"].arguments)
+    example = f"`async def queue_route({arguments})`"
+    return f"it has no hooks; define them at the top of the file, as {example} (`zonemta plugin order` lists them)"

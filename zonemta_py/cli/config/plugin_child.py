@@ -9,8 +9,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
-Loaded = tuple[list[str], str]
-"""Names of the plugin's hooks; what is wrong with it, "" if nothing is."""
+Loaded = tuple[list[str], str, str]
+"""Names of the plugin's hooks; what is wrong with it, and what may be meant otherwise, "" if nothing is."""
 
 
 def in_a_child(load: Callable[[], Loaded], plugin: str) -> Loaded:
@@ -27,9 +27,10 @@ def in_a_child(load: Callable[[], Loaded], plugin: str) -> Loaded:
         answer = pipe.read()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if answer:
-        hooks, sentence = json.loads(answer)
-        return hooks, sentence
-    return [], f"plugin {plugin}: has ended its process while it was loaded ({_how(status)}); remove what does that"
+        hooks, sentence, hint = json.loads(answer)
+        return hooks, sentence, hint
+    sentence = f"plugin {plugin}: has ended its process while it was loaded ({_how(status)}); remove what does that"
+    return [], sentence, ""
 
 
 def _report(load: Callable[[], Loaded], write: int) -> None:

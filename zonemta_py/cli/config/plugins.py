@@ -17,7 +17,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, configuration, t
 from zonemta_py.cli.terminal.output import Telling, print_json, print_table
 from zonemta_py.config import Plugins
 from zonemta_py.plugin import skeleton
-from zonemta_py.plugin.catalogue import Plugin, hook_says, plugins
+from zonemta_py.plugin.catalogue import Plugin, hook_says, no_hooks, plugins
 from zonemta_py.plugin.configured import Configured
 from zonemta_py.plugin.host import Host, PluginError
 from zonemta_py.plugin.loading import suggestion
@@ -108,6 +108,7 @@ def check(
     wanted = files or settings.plugins.enabled
     if not wanted:
         raise CommandError(Exit.USAGE, "no plugin is enabled; name one, or the path of its file")
+    hints = dict[str, str]()
     good, wrong, known = dict[str, list[str]](), list[str](), {one.name: one for one in plugins(settings.plugins)}
     for one in wanted:
         name = settings.plugins.instance(one).name
@@ -115,16 +116,20 @@ def check(
         alone = settings.plugins.model_copy(
             update={"enabled": [one], "options": _with_folder(settings.plugins, options)}
         )
-        hooks, sentence = in_a_child(partial(_loaded, alone, Configured.of(settings)), name)
+        hooks, sentence, hint = in_a_child(partial(_loaded, alone, Configured.of(settings)), name)
+        if hint:
+            hints[name] = hint
         if sentence:
             wrong.append(sentence)
         else:
             good[name] = hooks
     with Telling(json) as tell:
-        tell(good=good, problems=wrong)
+        tell(good=good, problems=wrong, hints=hints)
         for name, hooks in good.items():
             called = [_at(known[name], hook, hook) if name in known else hook for hook in hooks]
             tell(f"plugin {name}: good; hooks: {', '.join(called) or 'none'}")
+            if name in hints:
+                tell(f"plugin {name}: {hints[name]}")
         for sentence in wrong:
             tell(sentence)
     if wrong:
@@ -135,8 +140,10 @@ def _loaded(of: Plugins, configured: Configured) -> Loaded:
     try:
         host = Host.load(of, configured)
     except PluginError as error:
-        return [], str(error)
-    return [hook for hook in HOOKS if host.listens(hook)], ""
+        return [], str(error), ""
+    hooks = [hook for hook in HOOKS if host.listens(hook)]
+    idle = not (hooks or host.commands or host.routes)
+    return hooks, "", next(map(no_hooks, host.files), "") if idle else ""
 
 
 def _at(one: Plugin, hook: str, called: str = "") -> str:
