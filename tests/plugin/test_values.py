@@ -114,7 +114,7 @@ async def test_what_is_not_a_plugins_to_change_stays(
     before = getattr(given[name], field)
     with contextlib.suppress(PluginFailed):
         await host.call(hook, **given)
-    assert f"p1.py:1: set {name}.{field} to" in caplog.text
+    assert f"p1.py:2: set {name}.{field} to" in caplog.text
     assert getattr(given[name], field) == before
 
 
@@ -140,7 +140,7 @@ async def test_what_cannot_be_used_is_the_plugins_failure(
     assert (failure is not None) == (call.failing == "raise")
     assert failure is None or (failure.plugin, failure.hook, failure.reply.code) == ("p1", hook, 451)
     assert f"plugin p1, hook {hook}" in caplog.text
-    assert f"p1.py:1: set {name}.{field} to" in caplog.text
+    assert f"p1.py:2: set {name}.{field} to" in caplog.text
     assert "; it must " in caplog.text
     assert "\r" not in caplog.text
     assert getattr(given[name], field) == before, "what it has set is taken back"
@@ -280,8 +280,30 @@ async def test_an_unknown_zone(make_host: MakeHost, caplog: pytest.LogCaptureFix
             await host.call("queue_route", **given)
             assert "a@x.test stays in default" in caplog.text
     assert "plugin p1, hook queue_route" in caplog.text
-    assert "p1.py:1: set routing.zone to 'nowhere', which the configuration does not have" in caplog.text
+    assert "p1.py:2: set routing.zone to 'nowhere', which the configuration does not have" in caplog.text
     assert given["routing"].zone == "default"
+
+
+LINES = {
+    "pass\n    routing.port = 0": 3,
+    "if routing.zone:\n        routing.host, routing.port = 'mx.test', 0\n    routing.port": 3,
+    "routing.port -= 25": 2,
+    "routing.port = 5\n    routing.port = 0": 1,
+    "setattr(routing, 'port', 0)": 1,
+    "routing.notes['x'] = object()": 2,
+    "r = routing\n    r.port = 0": 1,
+}
+
+
+@pytest.mark.parametrize("body", LINES)
+async def test_the_line_is_that_of_the_assignment(
+    make_host: MakeHost, caplog: pytest.LogCaptureFixture, body: str
+) -> None:
+    """If there is one; else that of the function."""
+    host = make_host(f"async def queue_route(routing):\n    {body}\n")
+    with pytest.raises(PluginFailed):
+        await host.call("queue_route", **arguments("queue_route"))
+    assert f"p1.py:{LINES[body]}: set routing." in caplog.text
 
 
 ABOUT_A_CONNECTION = ("sender_connect", "sender_tls_error", "sender_connected")

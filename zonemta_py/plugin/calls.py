@@ -15,6 +15,7 @@ import asyncio
 import copy
 import inspect
 import logging
+import re
 import types
 from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from time import perf_counter
 from typing import Any, NoReturn
 
 from zonemta_py.logs.causes import from_outside
-from zonemta_py.plugin import values
+from zonemta_py.plugin import assignment, values
 from zonemta_py.plugin.api import log
 from zonemta_py.plugin.arguments import WITH_HOST, Notice, there_is
 from zonemta_py.plugin.configured import ANYTHING, Configured
@@ -31,6 +32,8 @@ from zonemta_py.plugin.verdicts import Defer, Hold, PluginFailed, Verdict
 from zonemta_py.plugin.watchdog import UNFILTERED, WATCH, Watched
 from zonemta_py.queue.poison import NOTHING, UNDER_WAY, Subject
 
+_SET = re.compile(r"set (\w+)\.(\w+) to ")
+"""How `values` names a field: its argument, and itself."""
 GRACE_S = 1.0
 """What a call that is cut off has to clean up."""
 _left = list[Coroutine[Any, Any, Any]]()
@@ -237,8 +240,12 @@ class Call(Watched):
         return f"raised {type(error).__name__}: {_text(error)}"
 
     def _line(self, error: BaseException | None) -> int:
-        line = self.function.__code__.co_firstlineno if inspect.isfunction(self.function) else 0
-        return line_in(self.file, error) or line
+        if not inspect.isfunction(self.function):
+            return line_in(self.file, error)
+        code, found = self.function.__code__, line_in(self.file, error)
+        if isinstance(error, Misbehaved) and not found and (field := _SET.match(str(error))) is not None:
+            found = assignment.line(code.co_filename, code.co_firstlineno, field[1], field[2])
+        return found or code.co_firstlineno
 
     def _tell(
         self, level: int, problem: str, line: int, error: BaseException | None = None, filtered: bool = True
@@ -287,7 +294,11 @@ class Call(Watched):
                 routing.zone = zone
                 if self._unknown == "hold":
                     raise Hold(sentence)
-                self._tell(logging.WARNING, f"{sentence}; {routing.recipient} stays in {zone}", self._line(None))
+                self._tell(
+                    logging.WARNING,
+                    f"{sentence}; {routing.recipient} stays in {zone}",
+                    self._line(Misbehaved(sentence)),
+                )
 
 
 class Round:
