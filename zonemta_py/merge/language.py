@@ -23,7 +23,7 @@ from jinja2.tests import TESTS
 from jinja2.utils import Namespace
 from markupsafe import Markup
 
-from zonemta_py.merge import meter
+from zonemta_py.merge import localized, meter
 from zonemta_py.merge.meter import CALL, NODE, SEARCH, STEP, TURN, MeteredContext, scalar, size
 
 RANGE_MAX = 10_000
@@ -58,10 +58,14 @@ class Language(SandboxedEnvironment):
         self.filters = {name: meter.metered(name, FILTERS[name]) for name in _PLAIN_FILTERS}
         self.filters |= {name: meter.metered(name, _default) for name in ("d", "default")}
         self.filters |= {"replace": _replace, "join": _join, "format": _format, "round": _round}
+        self.filters |= localized.FILTERS
         self.filters |= {" each": meter.each, " joined": _joined, " charge": meter.charge, " single": scalar}
         self.filters |= {" weighed": meter.weighed, " searched": meter.searched}
         self.tests = {name: meter.tested(name, cast(Any, TESTS[name])) for name in _PLAIN_TESTS}
         self.globals = {**FUNCTIONS}
+
+    def parse(self, source: str, name: str | None = None, filename: str | None = None) -> nodes.Template:
+        return localized.localize(super().parse(source, name, filename))
 
     def _tokenize(self, source: str, name: Any, filename: Any = None, state: Any = None) -> TokenStream:
         stream = _with_offsets(self.lexer.tokeniter(source, name, filename, state), source)
