@@ -26,17 +26,19 @@ names neither), and its content is larger than `larger_than` bytes. Nothing is k
 pass, and a message with a part that is too large is refused as soon as it is. What "remove" takes out is replaced by a
 text that says so; in signed or encrypted mail, where that would break the signature, the message is refused instead.
 Held mail goes out when an operator releases it (`zonemta queue release`).
-Names are those that the parts have; archives and attached messages are not looked into. The plugin asks nobody, so
-nothing can be down.
+Names are all that a part has, whichever of them a reader's program will show; archives and attached messages are not
+looked into. The plugin asks nobody, so nothing can be down.
 """
 
 from __future__ import annotations
 
+import base64
 import fnmatch
+import quopri
 import re
 from collections.abc import AsyncIterator
-from email.message import Message
 from typing import Literal
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -46,13 +48,20 @@ NOTE = "attachment_policy"
 """In the notes of a message: which rules hold or mark it."""
 NOTED_MAX = 20
 
-FIELD_CHARACTERS_MAX = 2_000
-"""Of a Content-Type that are read for a second file name."""
+FIELD_CHARACTERS_MAX, FIELDS_MAX = 65_536, 20
+"""Of Content-Disposition and Content-Type that are read for file names."""
 
 _REPLY = re.compile(r"(?:([45]\d\d)\s+)?(\S.*)", re.DOTALL)
 _TYPE = re.compile(r"[^\s/;]+/[^\s/;]+")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 """Characters that make a name look like another one."""
+_NAME = re.compile(
+    r"""(?<![\w*-])(?:file)?name(?:\*(\d{1,3}))?(\*?)\s*=\s*("(?:[^"\\]|\\.)*"?|[^;]*)""", re.IGNORECASE | re.DOTALL
+)
+_WORD = re.compile(r"=\?[^?\s]{1,60}\?([bq])\?([^?]*)\?=", re.IGNORECASE)
+_GAP = re.compile(r"\?=\s+=\?")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_FIRST = re.compile(r"[\s(,]")
 _SEALED = frozenset(("multipart/signed", "multipart/encrypted"))
 _SEALED_TYPES = ("application/pkcs7-mime", "application/x-pkcs7-mime")
 
@@ -250,12 +259,36 @@ def _letters(block: bytes, encoding: str) -> int:
 
 
 def _filenames(node: Node) -> list[str]:
-    """In lower case, as a reader's program would see them: of Content-Disposition and of Content-Type."""
+    """In lower case, all that a reader's program may see: programs choose differently among several parameters and
+    fields, and forgive different mistakes in them."""
     found = [node.filename]
-    said = node.headers.get("Content-Type")[:FIELD_CHARACTERS_MAX]
-    if "name" in said.lower():
-        message = Message()
-        message["Content-Type"] = said.encode("ascii", "replace").decode()
-        name = message.get_param("name", "")
-        found.append(name[2] if isinstance(name, tuple) else str(name))
-    return [_UNSEEN.sub("", name).strip(" .").lower() for name in found if name]
+    for field in ("Content-Disposition", "Content-Type"):
+        for said in node.headers.all(field)[:FIELDS_MAX]:
+            said = said[:FIELD_CHARACTERS_MAX]
+            found += _named(said)
+            if "=?" in said:
+                found += _named(_WORD.sub(_word, _GAP.sub("?==?", said)))
+    return [_UNSEEN.sub("", name).strip(" .'\"").lower() for name in found if name]
+
+
+def _named(said: str) -> list[str]:
+    """File names in a field, with those in pieces put together (RFC 2231)."""
+    found, pieces = list[str](), dict[int, str]()
+    for number, percent, value in _NAME.findall(said):
+        value = value.strip().strip('"') if value.startswith('"') else value.strip()
+        if percent:
+            value = unquote(value).rpartition("'")[2]
+        if number:
+            pieces.setdefault(int(number), value)
+        found += [value, _ESCAPED.sub(r"\1", value), _FIRST.split(value)[0]]
+    return [*found, "".join(pieces[number] for number in sorted(pieces))]
+
+
+def _word(found: re.Match[str]) -> str:
+    """An encoded word's text (RFC 2047), in an encoding that has ASCII as it is."""
+    coded = found[2].encode("ascii", "replace")
+    try:
+        plain = base64.b64decode(coded + b"==") if found[1] in "bB" else quopri.decodestring(coded, header=True)
+    except ValueError:
+        return found[0]
+    return plain.decode("utf-8", "replace").replace("\0", "")

@@ -239,3 +239,19 @@ def test_hostile_parameters_cost_little() -> None:
         for _ in range(20):
             mime.describe(Headers([b"Content-Type: a/b; " + value, b"Content-Disposition: a; " + value]), (), ())
     assert time.thread_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "multipart/mixed (one; two); boundary=x",
+        "multipart(one (two))/mixed; (x) boundary=x",
+        "multipart / mixed; boundary=x",
+    ],
+)
+def test_comments_in_a_type(value: str) -> None:
+    """RFC 2045, section 5.1: they may stand wherever spaces may."""
+    node, boundary = mime.describe(Headers([f"Content-Type: {value}".encode()]), (), ())
+    assert (node.content_type, boundary) == ("multipart/mixed", b"x")
+    node, _ = mime.describe(Headers([b"Content-Type: image/png; name=One (1).png"]), (), ())
+    assert (node.content_type, node.filename) == ("image/png", "One (1).png")

@@ -73,6 +73,31 @@ async def test_the_name_in_content_type_counts_too() -> None:
         await received(load({"extensions": ["exe"]}), message("a.txt", second="a.exe"))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "Content-Disposition: attachment; filename=\"a.txt\"; filename*=utf-8''a%2Eexe",
+        'Content-Disposition: attachment; filename="a.txt"; filename*0="a.e"; filename*1=xe',
+        'Content-Disposition: attachment; filename="a.txt"; filename="a.exe"',
+        'Content-Disposition: attachment; filename="a.txt"\r\nContent-Disposition: attachment; filename="a.exe"',
+        'Content-Type: text/plain; name="a.txt"\r\nContent-Type: application/octet-stream; name="a.exe"',
+        'Content-Type: text/plain; name="=?utf-8?Q?a=2Ee?= =?utf-8?B?eGU=?="\r\nContent-Disposition: x; filename=a.txt',
+        'Content-Disposition: attachment; filename="a.exe" (a program)',
+        "Content-Disposition: attachment (one; two); filename=a.exe(three)",
+        'Content-Disposition: attachment filename="a.exe"',
+        "Content-Disposition: attachment; filename='a.exe'",
+        'Content-Disposition: attachment; filename="a\\.e\\xe"',
+        f'Content-Disposition: attachment; x="{"y" * 9_000}"; filename="a.exe"',
+    ],
+)
+async def test_names_of_which_programs_read_another_one(fields: str) -> None:
+    """Whichever a reader's program chooses, and whatever it forgives."""
+    made = f"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n{fields}\r\n\r\ncontent\r\n--b--\r\n"
+    with pytest.raises(Reject, match="Attachments of this kind"):
+        await received(load({"extensions": ["exe"]}), made.encode())
+    assert await received(load({"extensions": ["doc"]}), made.encode())
+
+
 async def test_types() -> None:
     host = load({"types": ["application/zip", "video/*"], "reply": "551 5.7.1 No"})
     for kind in ("application/zip", "video/mp4"):
@@ -182,6 +207,10 @@ LEAF = b'Content-Type: application/x; name="a.exe"\r\n\r\ncontent'
             b"Content-Type: multipart/mixed; boundary=x\r\n\r\n" + b"--x\r\n\r\nhi\r\n" * 1_001 + b"--x\r\n" + LEAF,
             "more than 1,000 parts",
         ),
+        (b"Content-Type: text/plain\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n" + LEAF, "in two ways"),
+        (b"Content-Type: multipart/mixed; boundary=y; boundary=x\r\n\r\n--x\r\n" + LEAF, "in two ways"),
+        (b"Content-Type: multipart; boundary=x\r\n\r\n--x\r\n" + LEAF, "in two ways"),
+        (b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\nbroken\r\n" + LEAF, "that is no field"),
     ],
 )
 async def test_what_nobody_could_look_at_is_refused(made: bytes, why: str) -> None:

@@ -48,8 +48,12 @@ _FIELD_CHARACTERS_MAX = 4_096
 _PARAMETERS_MAX = 64
 """Looked at of them: two thousand would keep a parser that goes back and forth between them busy."""
 
+_COMMENT_PIECES = re.compile(r'\\.|[()"]|[^\\()"]+|\\', re.DOTALL)
+_SLASH = re.compile(r"\s*/\s*")
 _PLAIN_ENCODINGS = frozenset(("7bit", "8bit", "binary"))
 _LINE_END = re.compile(rb"\r?\n")
+_CONTENT_FIELD = re.compile(rb"^content-[!-9;-~]+[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_BOUNDARY = re.compile(r";\s*boundary(?:\*0?\*?)?\s*=")
 
 
 class Begin(NamedTuple):
@@ -253,6 +257,8 @@ class Splitter:
         level = self._levels[-1]
         lines = _LINE_END.sub(b"\r\n", raw)
         headers, end = split(lines)
+        if _CONTENT_FIELD.search(lines, end):
+            self.unread = "a part's header section has a line that is no field, and fields after it"
         yield from self._part(headers, raw, lines[end:], (*level.path, level.parts - 1), level.parents)
 
     def _part(
@@ -261,6 +267,8 @@ class Splitter:
         """A header section is complete: what follows is a multipart, a leaf, or not understood."""
         self._line_start = True
         node, boundary = describe(headers, path, parents)
+        if _is_ambiguous(headers, node):
+            self.unread = "its Content-Type can be read in two ways, and so it may have other parts"
         if not node.content_type.startswith("multipart/"):
             self._nodes += 1
             self._in_leaf = True
@@ -288,16 +296,18 @@ class Splitter:
 
 def describe(headers: Headers, path: tuple[int, ...], parents: tuple[str, ...]) -> tuple[Node, bytes]:
     """The node these fields describe, and the boundary of a multipart, b"" if there is none. Never raises."""
-    message = Message()
+    message, kind = Message(), Message()
     for name in ("Content-Type", "Content-Disposition"):
-        value = _readable(headers.get(name)[:_FIELD_CHARACTERS_MAX])
+        value = _parsed(headers.get(name))
         if value:
-            message[name] = ";".join(value.split(";", _PARAMETERS_MAX)[:_PARAMETERS_MAX])
+            message[name] = value
+    if "Content-Type" in message:
+        kind["Content-Type"] = _uncommented(message["Content-Type"])
     in_digest = bool(parents) and parents[-1] == "multipart/digest"
-    message.set_default_type("message/rfc822" if in_digest else "text/plain")
+    kind.set_default_type("message/rfc822" if in_digest else "text/plain")
     encoding = headers.get("Content-Transfer-Encoding", "7bit").partition(";")[0].strip().lower()
     node = Node(
-        content_type=_content_type(message),
+        content_type=_content_type(kind),
         charset=_parameter(message, "charset").lower(),
         encoding=encoding or "7bit",
         filename=decode(_parameter(message, "filename")),
@@ -306,7 +316,37 @@ def describe(headers: Headers, path: tuple[int, ...], parents: tuple[str, ...]) 
         parents=parents,
     )
     codec = "utf-8" if _is_utf8(headers.get("Content-Type")) else "latin-1"
-    return node, _parameter(message, "boundary").encode(codec, "replace")
+    return node, _parameter(kind, "boundary").encode(codec, "replace")
+
+
+def _parsed(value: str) -> str:
+    """As much of a field as the email package can be given."""
+    return ";".join(_readable(value[:_FIELD_CHARACTERS_MAX]).split(";", _PARAMETERS_MAX)[:_PARAMETERS_MAX])
+
+
+def _uncommented(value: str) -> str:
+    """Of Content-Type, without comments, and without spaces in its type (RFC 2045, section 5.1)."""
+    if "(" in value:
+        kept, depth, quoted = list[str](), 0, False
+        for piece in _COMMENT_PIECES.findall(value):
+            if piece == '"' and not depth:
+                quoted = not quoted
+            elif not quoted and piece in "()":
+                depth = max(depth + (1 if piece == "(" else -1), 0)
+                continue
+            if not depth:
+                kept.append(piece)
+        value = "".join(kept)
+    kind, mark, rest = value.partition(";")
+    return f"{_SLASH.sub('/', kind.strip())}{mark}{rest}"
+
+
+def _is_ambiguous(headers: Headers, node: Node) -> bool:
+    """Whether another program may see a multipart where we see none, or see its parts begin elsewhere."""
+    kinds = [_uncommented(_parsed(value)).lower() for value in headers.all("Content-Type")]
+    if not any(kind.startswith("multipart") for kind in kinds):
+        return False
+    return len(kinds) > 1 or not node.content_type.startswith("multipart/") or len(_BOUNDARY.findall(kinds[0])) > 1
 
 
 def _content_type(message: Message) -> str:
