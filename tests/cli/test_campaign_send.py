@@ -152,6 +152,12 @@ def test_wrong_words(wrong: Callable[[], object], said: str) -> None:
         (("--name", "may", "--plan-only", "--resume"), Exit.NO_INPUT, "there is no plan to continue"),
         (("--name", "may", "--only-recent"), Exit.USAGE, "--only-recent: since when? say within how many days"),
         (("--name", "may", "--recent", "9", "--only-recent"), Exit.USAGE, "--recent: no opens are known; name"),
+        ((*PLANNED, "--not-opened", "a", "--not-clicked", "b"), Exit.USAGE, "name two groups of people; choose one"),
+        (
+            (*PLANNED, "--not-clicked", "b", "--nodes", "http://127.0.0.1:1"),
+            Exit.USAGE,
+            "--not-clicked reads the journal",
+        ),
         ((*PLANNED, "--bounds", "late=5%"), Exit.USAGE, "--bounds: 'late=5%' is not a bound"),
         ((*PLANNED, "--canary", "100%"), Exit.USAGE, "--canary: 100% leaves nothing to send after it"),
         ((*PLANNED, "--seeds", "x@,y"), Exit.USAGE, "--seeds: 'x@' is not an address"),

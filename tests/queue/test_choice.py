@@ -11,7 +11,7 @@ import pytest
 
 from tests.queue.test_campaigns import batch, template, tick
 from zonemta_py.delivery import worker
-from zonemta_py.pipeline.prepare.reached import NobodyReached, reached
+from zonemta_py.pipeline.prepare.reached import NobodyReached, reached, silent
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, Feedback, template_name
 from zonemta_py.queue.campaigns.choice import VariantFigures, certainty
@@ -293,3 +293,45 @@ async def test_whom_a_campaign_has_reached(house: Make) -> None:
     assert reached(home.folder, ["spring", "other"]) == expected | {"else@x.test": "other"}
     with pytest.raises(NobodyReached, match="no mail of the campaign 'sprnig' is in its journal or archive"):
         reached(home.folder, ["spring", "sprnig"])
+
+
+async def test_who_has_not_opened_or_clicked(house: Make) -> None:
+    """Of those to whom it was delivered. A click is an open, too; an open within seconds is the provider's own."""
+    home = await house()
+    await put(home, "spring", "Hi {{ name }}\n")
+    for name in ("Opens", "clicks", "nothing", "proxy", "bounced", "waits", "twice"):
+        await home.queue.accept(batch(f"{name}@x.test"), b"")
+    ids = dict[str, str]()
+    for delivery in await home.leases():
+        address = delivery.recipients[0].address
+        ids[address.partition("@")[0]] = delivery.id
+        await home.settle(delivery, {"bounced@x.test": BOUNCED, "waits@x.test": DEFERRED}.get(address, DELIVERED))
+    await home.move(10)
+    await tell(home, "open", "proxy@x.test", ids["proxy"])
+    await home.move(60)
+    await tell(home, "open", "opens@x.test", ids["Opens"])
+    await tell(home, "click", "clicks@x.test", ids["clicks"])
+    await tell(home, "open", "waits@x.test", ids["waits"])
+    await home.rest()
+    for _ in range(2):
+        assert silent(home.folder, ["spring"], "opened").keys() == {"nothing@x.test", "proxy@x.test", "twice@x.test"}
+        assert silent(home.folder, ["spring"], "clicked").keys() == {
+            "Opens@x.test", "nothing@x.test", "proxy@x.test", "twice@x.test",
+        }  # fmt: skip
+        await home.queue.ask("rotate")
+        await home.rest()
+    await put(home, "again", "Hi {{ name }}\n")
+    await home.queue.accept(batch("twice@x.test", campaign="again"), b"")
+    for delivery in await home.leases():
+        await home.settle(delivery, DELIVERED)
+        await home.move(60)
+        await tell(home, "open", "twice@x.test", delivery.id)
+    await home.rest()
+    followed = silent(home.folder, ["spring", "again"], "opened")
+    assert followed == {"nothing@x.test": "spring", "proxy@x.test": "spring"}, "one that was opened is enough"
+    with pytest.raises(NobodyReached):
+        silent(home.folder, ["sprnig"], "opened")
+
+
+async def tell(home: Any, kind: str, recipient: str, message: str) -> None:
+    await home.queue.feedback([Feedback(kind, recipient, message, genuine="token")])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from zonemta_py.pipeline.prepare.count import count
 from zonemta_py.pipeline.prepare.plan import people
 from zonemta_py.pipeline.prepare.reached import as_suppressed
 from zonemta_py.pipeline.prepare.settings import BestHour, Lane, PlanRefused, Settings
@@ -100,6 +101,21 @@ def test_a_lane_is_kept_from_campaign_to_campaign(spark: "SparkSession", found: 
     again = people(frame, Settings("june", lanes=SETTINGS.lanes, canary=0.1)).select("key", "lane", "canary").collect()
     assert {row.key: row.lane for row in again} == {row.key: row.lane for row in found}
     assert {row.key for row in again if row.canary} != {row.key for row in found if row.canary}
+
+
+def test_only_those_who_are_followed(spark: "SparkSession") -> None:
+    """The others of the list go, with a reason of their own; who is suppressed stays that."""
+    frame = spark.createDataFrame(listed(), ROWS)
+    those = spark.createDataFrame([(f" User{who}@D{who % 5}.net", "silent", None, "may") for who in (1, 2, 7)], COLUMNS)
+    out = spark.createDataFrame([("user7@d2.net", "manual", 1, "ann")], COLUMNS)
+    rows = people(frame, Settings("june"), out, those=those).collect()
+    reasons = {row.key: row.reason for row in rows if row.reason not in ("syntax", "not in the segment")}
+    assert {key for key, reason in reasons.items() if reason is None} <= {"user1@d1.net", "user2@d2.net"}
+    assert reasons["user7@d2.net"] == "suppressed"
+    assert {*reasons.values()} == {None, "suppressed", "not to follow up"}
+    steps = count(people(frame, Settings("june"), out, those=those), Settings("june")).steps()
+    step = next(row for row in steps if row["step"] == "not to follow up")
+    assert step["removed"] == sum(reason == "not to follow up" for reason in reasons.values())
 
 
 def test_a_suppression_list_of_its_own(spark: "SparkSession", tmp_path: Any) -> None:

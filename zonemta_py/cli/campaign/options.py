@@ -41,6 +41,13 @@ Except = Annotated[
     Many,
     typer.Option(metavar="NAME", help="Exclude recipients reached by this campaign of this machine; repeatable."),
 ]
+NotOpened = Annotated[
+    Many,
+    typer.Option(metavar="NAME", help="Only to those who got this campaign and have not opened it; repeatable."),
+]
+NotClicked = Annotated[
+    Many, typer.Option(metavar="NAME", help="The same for those who have clicked none of its links.")
+]
 Engagement = Annotated[str, typer.Option(metavar="FILE", help="Opens and clicks: address, kind, at.")]
 Recent = Annotated[int, typer.Option(metavar="DAYS", min=0, help="Send first to those who opened in the last DAYS.")]
 OnlyRecent = Annotated[bool, typer.Option("--only-recent", help="Send only to recent openers.")]

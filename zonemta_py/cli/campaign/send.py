@@ -40,6 +40,7 @@ def send(
     zone: option.Zone = None, source: option.Source = None, cap: option.Cap = None, days: option.Days = 1,
     roles: option.Roles = "keep", reserved: option.Reserved = "drop", suppressions: option.Suppressions = "",
     except_campaign: option.Except = None,
+    not_opened: option.NotOpened = None, not_clicked: option.NotClicked = None,
     engagement: option.Engagement = "", recent: option.Recent = 0, only_recent: option.OnlyRecent = False,
     canary: option.Canary = "0", canary_patience: option.CanaryPatience = 1800,
     at: option.At = "", window: option.Window = "", until: option.Until = "", time_zone: option.TimeZone = "",
@@ -78,8 +79,13 @@ def send(
         raise CommandError(Exit.USAGE, "--variant has the part of the list that goes first; leave out --canary")
     if list_ and not resume:
         look(list_, multiline, master, encoding)
-    if except_campaign and nodes:
-        what = "--except-campaign reads the journal of this machine's MTA, and other nodes are named"
+    if not_opened and not_clicked:
+        sentence = "--not-opened and --not-clicked name two groups of people; choose one, or send twice"
+        raise CommandError(Exit.USAGE, sentence)
+    named = {"--except-campaign": except_campaign, "--not-opened": not_opened, "--not-clicked": not_clicked}
+    asked = next((word for word, names in named.items() if names), "")
+    if asked and nodes:
+        what = f"{asked} reads the journal of this machine's MTA, and other nodes are named"
         raise CommandError(Exit.USAGE, f"{what}; run it there without --nodes, or name the people with --suppressions")
     to = None if plan_only else target(nodes, key_file, config, folder, patience, ca)
     if resume:
@@ -109,6 +115,8 @@ def send(
             as_of=f"{datetime.now(UTC):%Y-%m-%d}", chunk=chunk, variants=tried.names,
             canary=tried.share or campaign_settings.share("--canary", canary),
             providers=work.providers(), best=when.best_hour(zones), without=tuple(except_campaign or ()),
+            follows=tuple(not_opened or not_clicked or ()),
+            unless="opened" if not_opened else "clicked" if not_clicked else "",
         )  # fmt: skip
         announcement = _announced(
             name=name, sender=sender or mail.sender, template=mail.templates[0], tenant=tenant, priority=priority,
@@ -128,7 +136,7 @@ def send(
             name_of,
             tenant=tenant,
             list_ids=mail.list_ids,
-            mta=configuration(config, folder).folder if except_campaign else None,
+            mta=configuration(config, folder).folder if asked else None,
         )
     announcement = _stored(announcement, plan, to)
     show(plan, table=not json)

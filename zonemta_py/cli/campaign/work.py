@@ -89,16 +89,18 @@ class Work:
         tenant: str = "", list_ids: Collection[str] = (), mta: Path | None = None,
     ) -> Plan:  # fmt: skip
         """lake: it may know engagement, too. name_of: a path in the list as shown to users. tenant: whose mail it is;
-        list_ids: of its templates. mta: the folder of the one whose campaigns are excepted. Raises CommandError."""
+        list_ids: of its templates. mta: the folder of the one whose campaigns are excepted, or followed. Raises
+        CommandError."""
         kept_out = partial(self._suppressed, file=suppressions, folder=folder, tenant=tenant, list_ids=list_ids)
-        if mta is not None:
+        if mta is not None and settings.without:
             kept_out = partial(self._and_reached, kept_out, mta, settings.without, folder)
+        those = partial(self._followed, mta, settings, folder)
         from zonemta_py.pipeline.prepare.plan import plan
 
         with sentences(), _steps("plan") as (say, _):
             return plan(
                 self.spark, settings, list_, folder, kept_out, lambda spark: _events(spark, engagement, lake), say,
-                name_of,
+                name_of, those,
             )  # fmt: skip
 
     def found(self, folder: Path) -> Plan:
@@ -152,6 +154,15 @@ class Work:
             return frame
         had_it = as_suppressed(spark, people, folder.with_name(folder.name + ".new"))
         return had_it if frame is None else frame.unionByName(had_it)
+
+    @staticmethod
+    def _followed(mta: Path | None, settings: Settings, folder: Path, spark: Any) -> Any:
+        if mta is None or not settings.follows:
+            return None
+        from zonemta_py.pipeline.prepare.reached import as_suppressed, silent
+
+        people = silent(mta, settings.follows, settings.unless)
+        return as_suppressed(spark, people, folder.with_name(folder.name + ".new"), "silent")
 
 
 def _events(spark: Any, file: str, lake: Path | None) -> Any:

@@ -12,13 +12,13 @@ from zonemta_py.pipeline.prepare.assign import CAPPED
 from zonemta_py.pipeline.prepare.order import Group
 from zonemta_py.pipeline.prepare.settings import Settings
 from zonemta_py.pipeline.prepare.source.read import CLEANED
-from zonemta_py.pipeline.prepare.suppressed import SUPPRESSED
+from zonemta_py.pipeline.prepare.suppressed import SUPPRESSED, folded
 from zonemta_py.pipeline.prepare.validate import REASONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SEGMENT, ENGAGEMENT = "not in the segment", "not engaged"
+SEGMENT, ENGAGEMENT, FOLLOWED = "not in the segment", "not engaged", "not to follow up"
 RECENT, OTHERS = 0, 1
 
 
@@ -28,6 +28,18 @@ def in_segment(people: DataFrame) -> DataFrame:
 
     reason = F.when(F.col("reason").isNull() & ~F.col("inside"), SEGMENT).otherwise(F.col("reason"))
     return people.withColumn("reason", reason).drop("inside")
+
+
+def followed(people: DataFrame, those: DataFrame | None) -> DataFrame:
+    """those: `suppressed.COLUMNS`, whom alone it is for; None: for all."""
+    from pyspark.sql import functions as F
+
+    if those is None:
+        return people
+    wanted = those.select(folded("address").alias("key"), F.lit(True).alias("wanted")).distinct()
+    people = people.join(wanted, "key", "left")
+    away = F.col("reason").isNull() & F.col("wanted").isNull()
+    return people.withColumn("reason", F.when(away, FOLLOWED).otherwise(F.col("reason"))).drop("wanted")
 
 
 def engaged(people: DataFrame, engagement: DataFrame | None, settings: Settings) -> DataFrame:
@@ -78,7 +90,7 @@ class Counts:
         """Each step with how many rows it took out, and how many were left."""
         rows: list[dict[str, Any]] = [{"step": "read", "removed": 0, "left": self.read}]
         early = [(reason, self.reasons[reason]) for reason in REASONS]
-        late = [(reason, self.reasons[reason]) for reason in (SUPPRESSED, SEGMENT, ENGAGEMENT, CAPPED)]
+        late = [(reason, self.reasons[reason]) for reason in (SUPPRESSED, SEGMENT, FOLLOWED, ENGAGEMENT, CAPPED)]
         for step, removed in [*early, ("duplicate", self.duplicates), *late]:
             rows.append({"step": step, "removed": removed, "left": rows[-1]["left"] - removed})
         return rows

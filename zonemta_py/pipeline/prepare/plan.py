@@ -22,7 +22,7 @@ from zonemta_py.disk.files import sync, sync_tree, write_file
 from zonemta_py.pipeline.prepare.assign import assign, within_caps
 from zonemta_py.pipeline.prepare.best_hour import with_best_hour
 from zonemta_py.pipeline.prepare.chunks import PLAN, chunks
-from zonemta_py.pipeline.prepare.count import Counts, count, engaged, in_segment, proposals
+from zonemta_py.pipeline.prepare.count import Counts, count, engaged, followed, in_segment, proposals
 from zonemta_py.pipeline.prepare.normalise import normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source.dialect import files
@@ -62,8 +62,9 @@ class Plan:
 
 
 def people(
-    rows: DataFrame, settings: Settings, suppressed: DataFrame | None = None, engagement: DataFrame | None = None
-) -> DataFrame:
+    rows: DataFrame, settings: Settings, suppressed: DataFrame | None = None, engagement: DataFrame | None = None,
+    those: DataFrame | None = None,
+) -> DataFrame:  # fmt: skip
     """All steps but the caps: what `read.shape` gives → one row per mailbox, with reason, way and hash.
 
     Rows that `validate` rejects stay as they are in the list: `raw` and `row` are theirs, and null in all others.
@@ -71,7 +72,8 @@ def people(
     from pyspark.sql import functions as F
 
     found = propose(unique(validate(normalise(rows), settings)))
-    found = engaged(in_segment(without_suppressed(found, suppressed)), engagement, settings)
+    found = followed(in_segment(without_suppressed(found, suppressed)), those)
+    found = engaged(found, engagement, settings)
     found = with_best_hour(found, engagement, settings)
     ordinary = ~F.col("address").contains('"') & ~F.col("address").contains("\\")
     escaped = F.expr("substring(to_json(array(address)), 2, length(to_json(array(address))) - 2)")
@@ -90,8 +92,10 @@ def plan(
     suppressed: Callable[[SparkSession], DataFrame | None] = lambda spark: None,
     engagement: Callable[[SparkSession], DataFrame | None] = lambda spark: None,
     say: Callable[[str], object] = lambda step: None, name: Callable[[str], str] = lambda text: text,
+    those: Callable[[SparkSession], DataFrame | None] = lambda spark: None,
 ) -> Plan:  # fmt: skip
-    """list_: as `read.read` takes it. suppressed and engagement: give tables, or None. name: a path as shown to users.
+    """list_: as `read.read` takes it. suppressed, engagement and those (see `count.followed`): give tables, or None.
+    name: a path as shown to users.
 
     Raises PlanRefused, OSError.
     """
@@ -107,7 +111,9 @@ def plan(
     fresh.mkdir(_OWNERS)
     try:
         with tuned(spark, _SETTINGS):
-            report = mark | _make(spark, settings, list_, fresh, suppressed(spark), engagement(spark), say, name)
+            report = mark | _make(
+                spark, settings, list_, fresh, suppressed(spark), engagement(spark), say, name, those(spark)
+            )
         write_file(fresh / REPORT, json.dumps(report, indent=1, ensure_ascii=False).encode())
         sync_tree(fresh)
         os.rename(fresh, folder)
@@ -144,10 +150,10 @@ def _same(report: dict[str, Any], mark: dict[str, str], folder: Path) -> dict[st
 
 def _make(
     spark: SparkSession, settings: Settings, list_: str, folder: Path, suppressed: DataFrame | None,
-    engagement: DataFrame | None, say: Callable[[str], object], name: Callable[[str], str],
+    engagement: DataFrame | None, say: Callable[[str], object], name: Callable[[str], str], those: DataFrame | None,
 ) -> dict[str, Any]:  # fmt: skip
     say("clean the list")
-    found = people(read(spark, list_, settings), settings, suppressed, engagement)
+    found = people(read(spark, list_, settings), settings, suppressed, engagement, those)
     found = _staged(_needed(found, settings), folder / "people")
     say("count")
     counts = count(found, settings)
@@ -191,7 +197,7 @@ def _staged(frame: DataFrame, folder: Path) -> DataFrame:
 def _clear(folder: Path) -> None:
     for name in ("people", "capped"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("suppressed.parquet", "reached.parquet"):
+    for name in ("suppressed.parquet", "reached.parquet", "silent.parquet"):
         (folder / name).unlink(missing_ok=True)
 
 

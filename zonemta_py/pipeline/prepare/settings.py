@@ -58,7 +58,8 @@ class Settings:
     recent_days: who opened within so many days before as_of ("2026-05-01") comes first; engaged_only: others are out.
     canary: share that goes first (0 to 1); with variants it is theirs, in equal parts: campaigns of their own, named
     after them. providers: recipient domain → provider, as in config/providers.toml. without: campaigns; whom they
-    have reached is left out.
+    have reached is left out. follows: campaigns; it goes only to those who got one and have not done what
+    `unless` says ("opened", "clicked").
     """
 
     campaign: str
@@ -81,6 +82,8 @@ class Settings:
     best: BestHour | None = None
     providers: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+    unless: str = ""
 
     def __post_init__(self) -> None:
         """Raises PlanRefused."""
@@ -116,6 +119,8 @@ class Settings:
             del values["variants"]
         if not self.without:
             del values["without"]
+        if not self.follows:
+            del values["follows"], values["unless"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

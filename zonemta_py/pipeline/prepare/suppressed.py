@@ -17,7 +17,7 @@ from zonemta_py.pipeline.prepare.source.dialect import dialect_of, opened, recip
 from zonemta_py.pipeline.spark.little_data import small
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 SUPPRESSED = "suppressed"
 COLUMNS = "address string, kind string, since_ms bigint, by string"
@@ -32,14 +32,20 @@ def without_suppressed(people: DataFrame, suppressed: DataFrame | None) -> DataF
     if suppressed is None:
         nothing = [F.lit(None).cast(kind).alias(name) for name, kind in _columns() if name != "address"]
         return people.select("*", *nothing)
-    who = F.regexp_replace(F.lower(F.trim("address")), NEEDLESS_QUOTES, "$1@")
-    known = suppressed.groupBy(who.alias("key")).agg(
+    known = suppressed.groupBy(folded("address").alias("key")).agg(
         F.min_by("kind", "since_ms").alias("kind"), F.min("since_ms").alias("since_ms"),
         F.min_by("by", "since_ms").alias("by"),
     )  # fmt: skip
     found = people.join(known.withColumn("found", F.lit(True)), "key", "left")
     reason = F.when(F.col("reason").isNull() & F.col("found"), SUPPRESSED).otherwise(F.col("reason"))
     return found.withColumn("reason", reason).drop("found")
+
+
+def folded(column: str) -> Column:
+    """An address as the keys of people are."""
+    from pyspark.sql import functions as F
+
+    return F.regexp_replace(F.lower(F.trim(column)), NEEDLESS_QUOTES, "$1@")
 
 
 def read(spark: SparkSession, file: str) -> DataFrame:
