@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from itertools import islice
@@ -58,6 +59,9 @@ _ALLOWED = frozenset(
 FOUND_MAX = 100
 _WITH_FILES = ("Block", "Extends", "FromImport", "Import", "Include")
 _Found = Iterator[tuple[nodes.Node, str]]
+_FOREIGN = re.compile(r"\{\{-?\s{0,9}(?:[.#/]|(?:if|else|end|range|template|TrackLink|Date)\b)")
+"""Tags of Go's templates (listmonk) and of Handlebars (Mailgun, SES)."""
+_OTHERS = "a tag of another program stands here; write {{ name }}, or {% if name %} … {% else %} … {% endif %}"
 
 
 def review(text: Text, language: Language, columns: Collection[str] | None) -> list[TemplateProblem]:
@@ -68,7 +72,9 @@ def review(text: Text, language: Language, columns: Collection[str] | None) -> l
             islice(_unknown(tree, language, columns), FOUND_MAX)
         )
     except TemplateSyntaxError as error:
-        return [_problem(text, error.lineno, f"{_sentence(error)}; correct the expression or tag here")]
+        foreign = _FOREIGN.match(text.content, max(0, text.content.rfind("{{", 0, error.lineno + 1)))
+        remedy = _OTHERS if foreign is not None else "correct the expression or tag here"
+        return [_problem(text, error.lineno, f"{_sentence(error)}; {remedy}")]
     except ValueError as error:  # of a number
         return [_problem(text, 1, f"{str(error).partition(';')[0].lower()}; write a shorter number")]
     except RecursionError:

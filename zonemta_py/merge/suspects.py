@@ -26,9 +26,16 @@ _STYLE = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _FOREIGN = re.compile(
-    r"\*\|[A-Za-z][\w:.-]{0,60}\|\*|%recipient[._][\w.-]{1,60}%|%%[A-Za-z][\w.-]{0,60}%%|\[\[[A-Za-z][\w:. -]{0,60}\]\]"
+    r"\*\|[A-Za-z][^|*\n]{0,60}\|\*|%recipient(?:[._][\w.-]{1,60})?%|%[a-z_]{0,30}unsubscribe_(?:url|email)%"
+    r"|%%[A-Za-z][\w.-]{0,60}%%|\[\[[A-Za-z][\w:. -]{0,60}\]\]"
     r"|(?<![{\w])\$?\{[A-Za-z_][\w.-]{0,60}\}(?!\})"
 )
+_MEANT = {
+    "fname": "first_name", "lname": "last_name", "email": "recipient", "unsub": "unsubscribe_url",
+    "update_profile": "preferences_url", "recipient": "recipient", "mailing_list_unsubscribe_url": "unsubscribe_url",
+    "tag_unsubscribe_url": "unsubscribe_url",
+}  # fmt: skip
+"""Words of others → ours."""
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _HREF = re.compile(
@@ -86,8 +93,14 @@ def _masked(content: str, *more: re.Pattern[str]) -> str:
 
 def _foreign(text: Text) -> Iterator[TemplateProblem]:
     for found in _FOREIGN.finditer(_masked(text.content, _STYLE)):
-        named = _NAME.findall(found[0].replace("recipient.", "").replace("recipient_", "").replace("var:", ""))
-        own = named[0].lower() if named else "name"
+        if found[0][2:5].upper() in ("IF:", "ELS", "END", "IFN"):
+            sentence = (
+                f"{found[0]!r} is of another program; conditions are {{% if name %}} … {{% else %}} … {{% endif %}}"
+            )
+            yield _at(text, found.start(), sentence)
+            continue
+        named = _NAME.findall(re.sub(r"recipient[._]|\w+:(?=\w{3})", "", found[0]))
+        own = _MEANT.get(named[0].lower(), named[0].lower()) if named else "name"
         what = f"{found[0]!r} is a merge tag of another program, and would be sent as it stands"
         yield _at(text, found.start(), f"{what}; write {{{{ {own} }}}}, or {{{{ {found[0]!r} }}}} if it is meant")
 
