@@ -34,6 +34,8 @@ async def queue_route(envelope, routing):
         raise Defer(3600, "Not today")
     if routing.recipient.startswith("asked"):
         raise Hold("it is asked about")
+    if routing.recipient.startswith("never"):
+        raise Reject(550, "Not to them")
     if routing.recipient.startswith("nowhere"):
         routing.zone = "no-such-zone"
 
@@ -49,9 +51,9 @@ async def sender_fetch(delivery):
 '''
 
 
-def hand_in(mta: Mta, to: str, sender: str = "ann@src.test") -> None:
+def hand_in(mta: Mta, to: str | list[str], sender: str = "ann@src.test") -> None:
     with smtplib.SMTP("127.0.0.1", mta.port, timeout=30) as client:
-        client.sendmail(sender, [to], b"Subject: hello\r\n\r\nHi\r\n")
+        client.sendmail(sender, to, b"Subject: hello\r\n\r\nHi\r\n")
 
 
 async def test_a_plugin_is_named_wherever_one_looks(tmp_path: Path) -> None:
@@ -67,6 +69,7 @@ async def test_a_plugin_is_named_wherever_one_looks(tmp_path: Path) -> None:
             await mta.taking()
             for to in ("full@x.test", "held@x.test", "later@x.test", "asked@x.test", "nowhere@x.test"):
                 await asyncio.to_thread(hand_in, mta, to)
+            await asyncio.to_thread(hand_in, mta, ["never@x.test", "other@x.test"], "")
             with pytest.raises(smtplib.SMTPRecipientsRefused):
                 await asyncio.to_thread(hand_in, mta, "refused@x.test")
             for _ in range(3):
@@ -89,6 +92,10 @@ async def test_a_plugin_is_named_wherever_one_looks(tmp_path: Path) -> None:
             named = {"plugin": "decides", "hook": "sender_response_error", "server_reply": "550 5.2.2 mailbox full"}
             assert row.items() >= named.items()
             assert "server reply 550 5.2.2 mailbox full" in " ".join((await said("trace", "full@x.test")).split())
+            await until("Not to them", "trace", "never@x.test")
+            rows = json.loads(await said("trace", "never@x.test", "--json"))["rows"]
+            [row] = [row for row in rows if row["what"] == "bounced"]
+            assert row.items() >= {"plugin": "decides", "hook": "queue_route", "server_reply": ""}.items()
             while not events.exists() or "server_reply" not in events.read_text():  # noqa: ASYNC110 - nobody tells
                 await asyncio.sleep(0.1)
             found = [json.loads(line) for line in events.read_text().splitlines()]
@@ -107,7 +114,7 @@ async def test_a_plugin_is_named_wherever_one_looks(tmp_path: Path) -> None:
             metrics = await asyncio.to_thread(mta.ask, "metrics")
             assert metrics["gauges"]["zonemta_plugin_recent_failures"] == [[["decides"], 3]]
             verdicts = {labels[1]: n for labels, n in metrics["counters"]["zonemta_plugin_verdicts_total"]}
-            assert verdicts.items() >= {"sender_response_error": 1, "smtp_rcpt_to": 1, "queue_route": 3}.items()
+            assert verdicts.items() >= {"sender_response_error": 1, "smtp_rcpt_to": 1, "queue_route": 4}.items()
             [row] = [
                 row
                 for row in json.loads(await said("trace", "asked@x.test", "--json"))["rows"]
@@ -123,7 +130,7 @@ async def test_a_plugin_is_named_wherever_one_looks(tmp_path: Path) -> None:
             await mta.taking()
             assert "(plugin decides, hook sender_fetch)" in await said("explain", "held@x.test", "--json")
             assert (await asyncio.to_thread(mta.ask, "size"))["total"]["held"] == 3
-            assert not sink.messages
+            assert [one.recipients for one in sink.messages] == [["other@x.test"]]
             for who in ("asked", "nowhere"):
                 assert "1 recipient" in await said("queue", "release", "--recipient", f"{who}@x.test"), who
             while len(sink.messages) < 2:  # noqa: ASYNC110 - the sink tells nobody

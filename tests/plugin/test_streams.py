@@ -360,3 +360,32 @@ def test_any_message_passes_unchanged(make_host: MakeHost, blocks: list[bytes]) 
     """Arbitrary bytes cut arbitrarily come out identical through a plugin that declines and one that copies."""
     for source in (PASS, COPY):
         assert asyncio.run(Message(make_host(source)).send(*blocks)) == b"".join(blocks)
+
+
+@pytest.mark.parametrize("way", ["timeout", "group"])
+async def test_a_time_limit_of_its_own_cuts_no_reader_off(
+    make_host: MakeHost, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Nor does what libraries cancel within its task, as HTTP clients do when one of several addresses has answered."""
+    monkeypatch.setattr("zonemta_py.plugin.calls.GRACE_S", 0.05)
+    limit = {
+        "timeout": "async with asyncio.timeout(0.01)",
+        "group": "with anyio.move_on_after(0.01)",
+    }[way]
+    host = make_host(f"""
+        import asyncio, anyio
+        from zonemta_py.plugin import Reject
+
+        async def message_analyze(envelope, stream):
+            async for block in stream: pass
+            try:
+                {limit}:
+                    await asyncio.sleep(9)
+            except TimeoutError:
+                pass
+            await asyncio.sleep(0.3)
+            raise Reject(554, "looked at")
+    """)
+    message = Message(host)
+    with pytest.raises(Reject, match="looked at"):
+        await message.send(BODY)

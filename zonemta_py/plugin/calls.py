@@ -382,6 +382,14 @@ class _Leaving:
         self.due = True
         self._task.cancel()
 
+    def taken_back(self) -> bool:
+        """Whether the task is not cancelled any more: a time limit within it was over, or a group of tasks; it may go
+        on."""
+        if self.due or self._task.cancelling():
+            return False
+        self.end()
+        return True
+
     def leave(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         """It is not resumed any more."""
         _left.append(coroutine)
@@ -444,11 +452,13 @@ def _resuming(
     """Continues a coroutine that was started by hand and waits for `waited_for`.
 
     leaves: whether a cancellation is ours; one of a time limit that the plugin has itself is its own matter, however
-    long it takes to clean up.
+    long it takes to clean up. Where that is not known, it was the plugin's if the plugin has taken it back.
     """
     leaving: _Leaving | None = None
     try:
         while True:
+            if leaving is not None and leaving.taken_back():
+                leaving = None
             try:
                 sent = yield waited_for
             except GeneratorExit:

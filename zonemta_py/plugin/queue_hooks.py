@@ -53,7 +53,7 @@ class PluginHooks:
         try:
             await self._host.call("queue_route", envelope=envelope, routing=routing)
         except Reject as verdict:
-            return dataclasses.replace(routed, refusal=verdict.reply)
+            return dataclasses.replace(routed, refusal=verdict.reply, by=(verdict.plugin, verdict.hook))
         except Drop as verdict:
             return dataclasses.replace(routed, drop=(verdict.plugin, verdict.hook, verdict.reason))
         except (Defer, Hold) as verdict:

@@ -18,8 +18,8 @@ class Routed:
     """Where one recipient goes. routing: what plugins decided, by name (`plugin.arguments.Routing`); None if nothing.
 
     delay_s: seconds to wait first; said: why, and whose verdict that is. held: [plugin, hook, reason] of whoever wants
-    it held for an operator. refusal: reject this recipient with this reply. drop: [plugin, hook, reason] of whoever
-    wants it removed.
+    it held for an operator. refusal: reject this recipient with this reply; by: [plugin, hook] of whoever does. drop:
+    [plugin, hook, reason] of whoever wants it removed.
     """
 
     recipient: Recipient
@@ -27,6 +27,7 @@ class Routed:
     routing: dict[str, Any] | None = None
     delay_s: float = 0.0
     refusal: Reply | None = None
+    by: tuple[str, str] | None = None
     drop: tuple[str, str, str] | None = None
     said: str = ""
     held: tuple[str, str, Reply] | None = None

@@ -104,6 +104,8 @@ class Acceptance:
                 row.routing = {"dropped": list(row.drop)}
             elif row.refusal is not None:
                 row.routing = {"refused": [row.refusal.code, row.refusal.enhanced, row.refusal.text]}
+                if row.by is not None:
+                    row.routing["refused_by"] = list(row.by)
         return routed
 
     def waits(self, envelope: Envelope) -> bool:

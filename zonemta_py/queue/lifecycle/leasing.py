@@ -299,9 +299,9 @@ class Leases:
     def _hand(self, taker: Taker, lease: Lease, now_ms: int) -> bool:
         """Gives a lease to a sender, unless it ends here."""
         batch = lease.batch
-        refused = (batch.entries[0].note.routing or {}).get("refused")
-        if refused:
-            self.end(lease, BOUNCED, Reply(*refused))
+        routing = batch.entries[0].note.routing or {}
+        if refused := routing.get("refused"):
+            self.end(lease, BOUNCED, Reply(*refused), by=routing.get("refused_by"))
             return False
         if batch.refusal is not None:
             self.end(lease, BOUNCED, batch.refusal, kind=of_route(batch.refusal))
@@ -330,10 +330,15 @@ class Leases:
         taker.deliveries.append(delivery_of(self._core, lease, body))
         return True
 
-    def end(self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None, kind: str = "") -> None:
+    def end(
+        self, lease: Lease, verdict: int, reply: Reply, delay_s: float | None = None, kind: str = "",
+        by: list[str] | None = None,
+    ) -> None:  # fmt: skip
         """Settles a lease that has reached no sender: it expired, a plugin refused it, it is outside its hours … kind:
-        as of `Outcome`."""
-        outcome = Outcome(verdict, reply, "queue", list(range(len(lease.batch.entries))), delay_s=delay_s, kind=kind)
+        as of `Outcome`. by: [plugin, hook] whose verdict that is."""
+        everyone = list(range(len(lease.batch.entries)))
+        outcome = Outcome(verdict, reply, "plugin" if by else "queue", everyone, delay_s, kind=kind)
+        outcome.by = [*by, ""] if by else None
         connection = self._core.schedule.admission.connection(lease.batch) or 0  # as it was
         self._core.callbacks.settle(Result(lease.number, [outcome], kept=True, connection=connection), lambda: None)
 
