@@ -13,6 +13,7 @@ from zonemta_py.pipeline.prepare.settings import PlanRefused, Settings
 from zonemta_py.pipeline.prepare.source.copies import of_list, plain
 from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect, dialect_of, named
 from zonemta_py.pipeline.prepare.source.read import columns, fingerprint, look
+from zonemta_py.pipeline.prepare.source.sound import begins, check
 from zonemta_py.pipeline.prepare.suppressed import read as read_suppressed
 
 if TYPE_CHECKING:
@@ -79,6 +80,28 @@ def test_a_list_is_read_as_it_is_written(
     assert made.report["rejected"] == 4
     assert {row["file"] for row in made.report["examples"]} == {str(file)}
     assert [folder.stat().st_mode & 0o777 for folder in (made.folder, made.folder / "rejects.csv")] == [0o700, 0o600]
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "said"),
+    [
+        ("a@x.net;Hélène Lefèvre;Orléans", "cp1252", "'Hélène' is cp1252, 'Hélčne' is cp1250"),
+        ("a@x.net;Łukasz Żółć;Łódź", "cp1250", "is cp1250"),
+        ("a@x.net;Иван;Москва", "cp1251", "'Иван' is cp1251"),
+        ("a@x.net;Jürgen", "mac_roman", "'Jürgen' is mac_roman"),
+    ],
+)
+def test_what_a_word_would_be_is_said(tmp_path: Path, text: str, encoding: str, said: str) -> None:
+    """So that a person can choose; nothing is guessed."""
+    file = tmp_path / "list.csv"
+    file.write_bytes(b"email;name;city\n" + b"b@x.net;Bob;Bonn\n" * 3 + text.encode(encoding) + b"\nc@x.net;Cy;Ulm\n")
+    with pytest.raises(PlanRefused, match=r"line 5 is not UTF-8; save .*encoding cp1252") as refused:
+        check([file], "csv", multiline=False)
+    assert said in str(refused.value)
+    file.write_bytes(text.replace("a@x.net", "email").encode(encoding) + b"\n")
+    with pytest.raises(PlanRefused, match="line 1 is not UTF-8") as refused:
+        begins([file], "csv", multiline=False)
+    assert said in str(refused.value)
 
 
 @pytest.mark.parametrize(("encoding", "said"), [("cp1252", "cp1252"), ("ISO-8859-1", "iso8859-1")])

@@ -19,11 +19,11 @@ from zonemta_py.mail.addresses.written import SPACES, bare
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source.dialect import (
     ADDRESS_COLUMNS,
-    NAME_IT,
     Dialect,
     dialect_of,
     files,
     kind_of,
+    name_it,
     named,
     opened,
 )
@@ -135,13 +135,14 @@ class CampaignList:
                     self.nested |= {name for name, value in row.items() if isinstance(value, dict | list)}
             return list(found)
         with opened(file, self._dialects[file], _ERRORS) as text:
+            names = []
             try:
                 names = next(csv.reader(text, delimiter=self._dialects[file].separator), [])
                 "".join(names).encode()
                 return [name.strip(SPACES) for name in names]
             except UnicodeError:
                 wrong = f"line 1 is not {self._written(file)}"
-                raise CommandError(Exit.DATA, f"{file}: {wrong}; {self._remedy(file)}") from None
+                raise CommandError(Exit.DATA, f"{file}: {wrong}; {self._remedy(file, names)}") from None
             except csv.Error as error:
                 raise CommandError(Exit.DATA, f"{file}: this is not CSV ({error}); save it as CSV in UTF-8") from None
 
@@ -177,12 +178,14 @@ class CampaignList:
     def _written(self, file: Path) -> str:
         return str(self._dialects[file]).partition(",")[0]
 
-    def _remedy(self, file: Path) -> str:
-        return NAME_IT if self._written(file) == "UTF-8" else "save the list as UTF-8, or name what it is written in"
+    def _remedy(self, file: Path, values: Sequence[str]) -> str:
+        if self._written(file) == "UTF-8":
+            return name_it(" ".join(values).encode("utf-8", "surrogateescape"))
+        return "save the list as UTF-8, or name what it is written in"
 
     def _wrong(self, values: Sequence[str], file: Path) -> str:
         if any("\udc80" <= character <= "\udcff" for value in values for character in value):
-            return f"it is not {self._written(file)}; {self._remedy(file)}"
+            return f"it is not {self._written(file)}; {self._remedy(file, values)}"
         if len(values) != len(self.columns):
             counts = f"{len(values)} fields, the header {len(self.columns)}"
             return f"the row has {counts}; correct its separators and quotes"

@@ -2,8 +2,9 @@
 
 Spreadsheets write commas, semicolons (where the comma is the decimal sign), tabs, or bars; UTF-8 with or without a byte
 order mark, or UTF-16; and sometimes a first line `sep=;`. The separator is the one with which most of the first rows
-have as many fields as the header, and of those the one with most fields. Characters of other sets are never guessed: an
-encoding that the operator names counts for files that are not UTF-8.
+have as many fields as the header, and of those the one with most fields. Other encodings are never guessed, since
+names would be wrong in many letters without anybody's seeing it: an error says what a word would be in each, and what
+the operator names counts for files that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import codecs
 import csv
 import gzip
 import io
+import re
 import zlib
 from itertools import islice
 from pathlib import Path
@@ -33,8 +35,26 @@ _SPOKEN = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf
 _BLOCK_BYTES = 1 << 20
 NAME_IT = "save the list as UTF-8, or name what it is written in: --encoding cp1252 is Excel's plain CSV"
 """The remedy for a CSV file that is not UTF-8."""
+_OTHERS = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1257", "mac_roman")
+"""Of spreadsheets, by how many people use them."""
+_WORD = re.compile(rb"[^\s,;|\"@<>]{0,40}[\x80-\xff][^\s,;|\"@<>]{0,40}")
 _HEADS = ("email", "emailaddress", "mail", "mailaddress", "emailadresse", "mailadresse", "address", "recipient")
 ADDRESS_COLUMNS = ("email", "address", "recipient")
+
+
+def name_it(text: bytes) -> str:
+    """The remedy, with what a word of that text would be in each encoding that makes a word of it."""
+    found, words = _WORD.search(text), dict[str, str]()
+    for encoding in _OTHERS if found else ():
+        try:
+            word = found[0].decode(encoding) if found else ""
+        except UnicodeDecodeError:
+            continue
+        if all(one.isalpha() or one in "-'’.–0123456789" for one in word) and word not in words:
+            words[word] = encoding
+    if not words:
+        return NAME_IT
+    return f"{NAME_IT} ({', '.join(f'{word!r} is {encoding}' for word, encoding in words.items())})"
 
 
 class Dialect(NamedTuple):

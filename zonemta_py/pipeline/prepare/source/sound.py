@@ -13,7 +13,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -22,7 +22,7 @@ import numpy as np
 
 from zonemta_py.mail.addresses.written import SPACES
 from zonemta_py.pipeline.prepare.settings import PlanRefused
-from zonemta_py.pipeline.prepare.source.dialect import NAME_IT, SEPARATORS, dialect_of, opened
+from zonemta_py.pipeline.prepare.source.dialect import SEPARATORS, dialect_of, name_it, opened
 
 _BLOCK_BYTES = 1 << 24
 _SAVE = "save the list as UTF-8"
@@ -36,7 +36,7 @@ def check(files: Sequence[Path], kind: str, multiline: bool) -> None:
     begins(files, kind, multiline)
     if kind in ("csv", "json"):
         for file in files:
-            _text(file, quotes=kind == "csv" and not multiline, remedy=NAME_IT if kind == "csv" else _SAVE)
+            _text(file, quotes=kind == "csv" and not multiline, remedy=name_it if kind == "csv" else lambda _: _SAVE)
 
 
 def begins(files: Sequence[Path], kind: str, multiline: bool, encoding: str = "") -> None:
@@ -53,7 +53,7 @@ def begins(files: Sequence[Path], kind: str, multiline: bool, encoding: str = ""
         _same_header(files, multiline, encoding)
 
 
-def _text(file: Path, quotes: bool, remedy: str) -> None:
+def _text(file: Path, quotes: bool, remedy: Callable[[bytes], str]) -> None:
     decoder, line, rest = codecs.getincrementaldecoder("utf-8")(), 1, b""
     quoted = _QUOTED[dialect_of(file).separator]
     with _open(file) as content:
@@ -62,7 +62,9 @@ def _text(file: Path, quotes: bool, remedy: str) -> None:
                 decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 at = line + block.count(b"\n", 0, error.start)
-                raise PlanRefused(f"{file}: line {at} is not UTF-8; {remedy}") from None
+                start = block.rfind(b"\n", 0, error.start) + 1
+                bad = block[start : block.find(b"\n", error.start) % (len(block) + 1)]
+                raise PlanRefused(f"{file}: line {at} is not UTF-8; {remedy(bad)}") from None
             if quotes and b'"' in (whole := rest + (block or b"\n")):
                 _ended_quotes(file, whole, line, quoted)
             rest = block[block.rfind(b"\n") + 1 :] if b"\n" in block else rest + block
@@ -96,6 +98,10 @@ def _objects(file: Path) -> None:
         )
 
 
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
 def _same_header(files: Sequence[Path], multiline: bool, encoding: str) -> None:
     first: tuple[Path, list[str]] | None = None
     for file in files:
@@ -127,7 +133,7 @@ def _header(file: Path, multiline: bool, encoding: str = "") -> list[str]:
         names = [name.strip(SPACES) for name in row]
         "".join(names).encode()
     except UnicodeEncodeError:
-        raise PlanRefused(f"{file}: line 1 is not UTF-8; {NAME_IT}") from None
+        raise PlanRefused(f"{file}: line 1 is not UTF-8; {name_it(_bytes(head))}") from None
     except csv.Error as error:
         raise PlanRefused(f"{file}: its header is not valid CSV ({error}); correct its quotes") from None
     return names
