@@ -39,10 +39,6 @@ _.getDefaultReadLimit
 _.prepareForTriggerAvailableNow
 _.latestOffset
 
-# httpcore's backend gives names to its arguments (delivery/dns/egress.py: python_socks's connect)
-_.dest_host
-_.dest_port
-
 # aiosmtplib calls it by its name (delivery/smtp/session.py), and keeps what EHLO said there
 _.auth_login
 _.last_ehlo_response

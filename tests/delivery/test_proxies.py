@@ -124,9 +124,9 @@ async def test_a_proxy_that_is_down(kind: str, letter: Any, deliver: Any, caplog
     assert sum(source.proxy in record.getMessage() for record in caplog.records) == 1
 
 
-@pytest.mark.parametrize(("answer", "stage"), [(b"HTTP/1.0 400\r\n", "proxy"), (b"\x05", "proxy"), (None, "connect")])
+@pytest.mark.parametrize(("answer", "stage"), [(b"HTTP/1.0 400\r\n", "proxy"), (b"\x05", "proxy"), (None, "proxy")])
 async def test_a_proxy_that_speaks_no_socks5(answer: bytes | None, stage: str, stack: AsyncExitStack) -> None:
-    """Garbage and half a reply are the proxy's failure; silence may as well be the destination's."""
+    """Garbage, half a reply and silence before it has agreed to serve us are the proxy's failure."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if answer is None:

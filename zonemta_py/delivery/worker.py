@@ -34,6 +34,7 @@ from zonemta_py.delivery.tls.contexts import TlsContexts
 from zonemta_py.delivery.tls.policy import TlsPolicies
 from zonemta_py.delivery.verdicts import OUR_FAULT
 from zonemta_py.logs.causes import from_outside
+from zonemta_py.mail.classify import CONNECTING, DeliveryError
 from zonemta_py.mail.notes import NotesBefore
 from zonemta_py.metrics import report
 from zonemta_py.plugin.host import Host
@@ -50,6 +51,8 @@ from zonemta_py.queue.api import (
     Retired,
 )
 
+BEFORE_DOT = CONNECTING | {"mail", "rcpt", "data", "body"}
+"""Stages at which no server can have taken the message."""
 LOOKING = (
     "sender_fetch", "sender_headers", "sender_connecting", "sender_connection", "sender_response_error",
     "sender_delivered",
@@ -136,6 +139,7 @@ async def run(
     context = SenderContext(config, dispatch, host, names, policies, connections, config.server.name)
     report.measure(lambda: [("zonemta_connections_idle", (), len(connections))])
     slots = Slots(most)
+    watching = asyncio.ensure_future(context.sources.watch())
     try:
         async with asyncio.TaskGroup() as group:
             with suppress(Retired):
@@ -147,6 +151,8 @@ async def run(
             await connections.end()
     except* QueueRefusal as refusals:
         log.warning("the queue is gone (%s), stopping", refusals.exceptions[0])
+    finally:
+        watching.cancel()
 
 
 async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> None:
@@ -158,6 +164,8 @@ async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> N
             raise
         log.exception("internal error while delivering message %s of zone %s", delivery.id, delivery.zone)
         whole, parts = _unknown(context, delivery), []
+    if delivery.source and any(_broke(outcome) for outcome in whole.outcomes):
+        await _own_up(context, delivery, whole)
     if before is not None:
         try:
             whole.notes = before.changes(delivery.notes, delivery.recipients)
@@ -173,6 +181,32 @@ async def _handle(context: SenderContext, delivery: Delivery, slots: Slots) -> N
         if isinstance(error, QueueRefusal) or from_outside(error):
             raise
         log.exception("internal error after delivering message %s of zone %s", delivery.id, delivery.zone)
+
+
+def _broke(outcome: Outcome) -> bool:
+    """Whether its connection ended, and nobody said why, before the message can have been taken."""
+    return outcome.verdict == DEFERRED and outcome.kind == "network" and outcome.stage in BEFORE_DOT
+
+
+async def _own_up(context: SenderContext, delivery: Delivery, result: Result) -> None:
+    """What broke because our source address, or its proxy, has gone meanwhile is no word about the destination."""
+    if result.chosen:
+        return
+    try:
+        egress = context.sources.of(context.zone(delivery.zone, delivery.tables), delivery.source,
+                                    delivery.routing.get("pool") or "")  # fmt: skip
+    except DeliveryError:
+        return  # a plugin's choice that is no address
+    if egress.proxied and all(outcome.stage == "connect" for outcome in result.outcomes if _broke(outcome)):
+        return  # the proxy is there: it has told of the destination
+    error = await egress.lost()
+    if error is None:
+        return
+    result.down_s = None
+    result.outcomes = [
+        replace(outcome, reply=error.reply, stage=error.stage, kind=error.reply_class) if _broke(outcome) else outcome
+        for outcome in result.outcomes
+    ]
 
 
 def _unknown(context: SenderContext, delivery: Delivery) -> Result:

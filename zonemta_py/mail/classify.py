@@ -32,6 +32,9 @@ LOCAL = frozenset(("proxy", "source"))
 NO_PORT = "4.4.5"
 """The code of a source address that is there, but has no port left."""
 
+NO_ROUTE = "has no route to"
+"""Of a source address that is there, from which nothing gets to the address named behind it."""
+
 TLS_POLICY = "tls-policy"
 """The stage of TLS that is not as a zone, a domain, a message or a plugin demands it; "tls" is that of optional
 TLS."""

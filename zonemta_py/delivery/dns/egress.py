@@ -6,10 +6,12 @@ PROXY protocol header, version 2 (https://www.haproxy.org/download/2.6/doc/proxy
 (`source 0.0.0.0 usesrc clientip`, `server mx 0.0.0.0`). A proxy always gets an IP address, never a name, so that the
 address that was checked is the one connected to.
 
-Failures: `open` raises DeliveryError. The stages "source" (the address or interface is not local, or has no free port)
-and "proxy" (it cannot be reached, or refuses us) are local problems: logged once a minute, and never blamed on the
-destination. Stage "connect" is the destination's: it refuses, cannot be reached, or times out. HAProxy gives no reason
-when it hangs up, and a silent SOCKS5 proxy looks like a silent destination: these also count as the destination's.
+Failures: `open` raises DeliveryError. The stages "source" (the address or interface is not local, has no free port, or
+no route where others of this machine have one) and "proxy" (it cannot be reached within PROXY_S, or refuses us) are
+local problems: logged once a minute, and never blamed on the destination. Stage "connect" is the destination's: it
+refuses, cannot be reached, or times out. HAProxy gives no reason when it hangs up: that counts as the destination's.
+`lost` says whether a connection that broke did so because the source or its proxy has gone; `Sources.watch` ends those
+of an address that has.
 """
 
 from __future__ import annotations
@@ -22,18 +24,32 @@ import os
 import socket
 import struct
 import time
-from typing import Any
+from contextlib import suppress
 from urllib.parse import unquote, urlsplit
+from weakref import WeakSet
 
 from pydantic import ValidationError
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.config.sources import Source
-from zonemta_py.mail.classify import DeliveryError, ProxyFailed, ReplyTimeout, SourceBusy, SourceUnusable, Unreachable
+from zonemta_py.delivery.dns import socks5
+from zonemta_py.mail.classify import (
+    NO_ROUTE,
+    DeliveryError,
+    ProxyFailed,
+    ReplyTimeout,
+    SourceBusy,
+    SourceUnusable,
+    Unreachable,
+)
 
 log = logging.getLogger(__name__)
 
 COMPLAIN_EVERY_S = 60.0
+PROXY_S = 3.0
+"""How long a proxy may take to accept a connection, and to greet: it is near, and a lost packet fits in."""
+LOOK_S = 1.0
+"""How often it is looked whether the addresses of open connections are still there."""
 IP_BIND_ADDRESS_NO_PORT = 24
 """From <linux/in.h>: the port is chosen at connect, so that the port range is per destination, not for all of them
 together."""
@@ -41,15 +57,15 @@ together."""
 _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 _PROXY_COMMAND = 0x21
 _TCP = {4: 0x11, 6: 0x21}
-_DESTINATION_FAILED = frozenset((3, 4, 5, 6))
-"""SOCKS5 replies about the destination: network or host unreachable, refused, TTL expired (RFC 1928 6)."""
+_NO_ROUTE = frozenset((errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EACCES, errno.EINVAL))
+"""What connect says where the routing tables have nothing for this address; a router far away may say some of it."""
 
 
 class Egress:
     """One source address, or ("") whichever the system chooses. hostname: for EHLO, "" for the zone's."""
 
-    __slots__ = ("_bound", "_complained", "_family", "_interface", "_kind", "_password", "_proxy", "_user", "address",
-                 "hostname")  # fmt: skip
+    __slots__ = ("_bound", "_complained", "_family", "_interface", "_kind", "_open", "_password", "_proxy", "_user",
+                 "address", "hostname")  # fmt: skip
 
     def __init__(self, source: Source | None = None) -> None:
         self.address, self.hostname = (source.address, source.hostname) if source else ("", "")
@@ -60,6 +76,8 @@ class Egress:
         self._user, self._password = unquote(url.username or ""), unquote(url.password or "")
         self._bound = bool(self.address) and not self._kind and not ipaddress.ip_address(self.address).is_unspecified
         self._complained = -COMPLAIN_EVERY_S
+        self._open = WeakSet[socket.socket]()
+        """Those bound to the address."""
 
     # addresses
 
@@ -85,6 +103,10 @@ class Egress:
         return self.address if self._kind and local else local
 
     # connecting
+
+    @property
+    def proxied(self) -> bool:
+        return bool(self._kind)
 
     def direct(self, address: str) -> bool:
         """True: no source or proxy applies, so the event loop's own connect will do, which is twice as fast."""
@@ -115,10 +137,13 @@ class Egress:
         except OSError as error:
             if self._bound and error.errno == errno.EADDRNOTAVAIL:
                 raise SourceBusy(f"{self.address} has no free port left for {address}") from None
+            if error.errno in _NO_ROUTE and self._lacks_route(address):
+                raise SourceUnusable(f"{self._from} {NO_ROUTE} {address}") from None
             raise Unreachable("connect", f"{address}: {_words(error)}") from None
 
     async def _to_proxy(self, ends: float) -> socket.socket:
         host, port = self._proxy
+        ends = min(ends, asyncio.get_running_loop().time() + PROXY_S)
         try:
             async with asyncio.timeout_at(ends):
                 [(_, _, _, _, found), *_] = await asyncio.get_running_loop().getaddrinfo(
@@ -142,6 +167,8 @@ class Egress:
         except BaseException:
             sock.close()
             raise
+        if self._bound and not path:
+            self._open.add(sock)
         return sock
 
     def _bind(self, sock: socket.socket) -> None:
@@ -172,22 +199,95 @@ class Egress:
         return sock
 
     async def _negotiated(self, sock: socket.socket, address: str, port: int, ends: float) -> socket.socket:
-        from python_socks import ProxyError, ProxyType  # here: most sources have no proxy
-        from python_socks.async_.asyncio import Proxy
-
-        reached: Any = _Reached(sock)
-        proxy = Proxy(ProxyType.SOCKS5, *self._proxy, self._user or None, self._password or None, forward=reached)
-        left_s = ends - asyncio.get_running_loop().time()
         try:
-            return await proxy.connect(address, port, timeout=max(left_s, 0.001))
-        except TimeoutError:
-            raise ReplyTimeout("connect", f"{address} through proxy {self._name}") from None
-        except ProxyError as error:
-            if error.error_code in _DESTINATION_FAILED:
-                raise Unreachable("connect", f"{address} through proxy {self._name}: {error}") from None
-            raise ProxyFailed(f"{self._name}: {str(error) or 'hung up'}") from None
-        except OSError as error:
-            raise ProxyFailed(f"{self._name}: {_words(error)}") from None
+            await self._greeted(sock, ends)
+            async with asyncio.timeout_at(ends):
+                await socks5.connect(sock, address, port)
+        except BaseException as error:
+            sock.close()
+            raise self._owned(error, address) from None
+        return sock
+
+    async def _greeted(self, sock: socket.socket, ends: float) -> None:
+        """Raises ProxyFailed."""
+        try:
+            async with asyncio.timeout_at(min(ends, asyncio.get_running_loop().time() + PROXY_S)):
+                await socks5.greet(sock, self._user, self._password)
+        except (OSError, socks5.Refused) as error:
+            words = _words(error) if isinstance(error, OSError) else str(error)
+            raise ProxyFailed(f"{self._name}: {words}") from None
+
+    def _owned(self, error: BaseException, address: str) -> BaseException:
+        """Whose failure it is that no connection came about."""
+        if isinstance(error, TimeoutError):
+            return ReplyTimeout("connect", f"{address} through proxy {self._name}")
+        if isinstance(error, socks5.Refused) and error.code in socks5.DESTINATION_FAILED:
+            return Unreachable("connect", f"{address} through proxy {self._name}: {error}")
+        if isinstance(error, socks5.Refused):
+            return ProxyFailed(f"{self._name}: {error}")
+        return ProxyFailed(f"{self._name}: {_words(error)}") if isinstance(error, OSError) else error
+
+    # whether it can be used
+
+    async def check(self, route_to: str = "") -> None:
+        """Whether it can be used now, as far as that shows without mail. route_to: an address that it had no route to.
+        Raises ProxyFailed, SourceUnusable."""
+        if not self._kind:
+            self._check_here()
+            if route_to and self._lacks_route(route_to):
+                raise SourceUnusable(f"{self._from} {NO_ROUTE} {route_to}")
+            return
+        ends = asyncio.get_running_loop().time() + 2 * PROXY_S
+        sock = await self._to_proxy(ends)
+        try:
+            if self._kind == "socks5":
+                await self._greeted(sock, ends)
+        finally:
+            sock.close()
+
+    async def lost(self) -> DeliveryError | None:
+        """Why a connection from here may have ended that nobody at its other end has ended; None: not because of us."""
+        try:
+            await self.check()
+        except DeliveryError as error:
+            self._complain(error)
+            return error
+        return None
+
+    def end_lost(self) -> None:
+        """Ends all connections of an address that this machine has lost: nothing else would, for minutes."""
+        if not self._open:
+            return
+        try:
+            self._check_here()
+        except SourceUnusable as error:
+            self._complain(error)
+            for sock in list(self._open):
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def _check_here(self) -> None:
+        """Raises SourceUnusable."""
+        with socket.socket(socket.AF_INET6 if ":" in self.address else socket.AF_INET) as sock:
+            self._bind(sock)
+
+    def _lacks_route(self, address: str) -> bool:
+        """Whether this machine has a route there, and none from here. Nothing is sent."""
+        return (self._bound or bool(self._interface)) and not self._routed(address, True) and self._routed(address)
+
+    def _routed(self, address: str, bound: bool = False) -> bool:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            try:
+                if bound:
+                    self._bind(sock)
+                sock.connect((address, 9))
+            except (OSError, SourceUnusable):
+                return False
+        return True
+
+    @property
+    def _from(self) -> str:
+        return self.address if self._bound else f"interface {self._interface}"
 
     @property
     def _name(self) -> str:
@@ -200,16 +300,6 @@ class Egress:
         if now >= self._complained + COMPLAIN_EVERY_S:
             self._complained = now
             log.warning("source %s: %s", self.address or "any", error.reply.text)
-
-
-class _Reached:
-    """A proxy connection for python-socks that is already connected, so that we know who a failure belongs to."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-
-    async def connect(self, dest_host: str, dest_port: int, timeout: float | None) -> socket.socket:  # noqa: ASYNC109
-        return self._sock
 
 
 class Sources:
@@ -232,6 +322,13 @@ class Sources:
             known = (source for sources in pools for source in sources if source.address == address)
             egress = self._made[key] = Egress(next(known, None) or _plain(address))
         return egress
+
+    async def watch(self) -> None:
+        """For ever: connections of an address that this machine has lost are ended."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for egress in list(self._made.values()):
+                egress.end_lost()
 
 
 def _plain(address: str) -> Source:
