@@ -155,7 +155,8 @@ async def test_an_address_that_the_machine_has_lost_rests(house: Any, caplog: An
 
 
 async def test_the_only_address_waits_and_mail_that_ran_out_of_ports_does_not_rest_it(house: Any) -> None:
-    """Nobody else can send: each try counts, and mail expires as ever. A port that lacks at one site says nothing."""
+    """Nobody else can send: its mail waits without a try that counts, says why, and expires as ever. A port that lacks
+    at one site says nothing."""
     one = {"zones": POOL["zones"], "pools": [{"name": "p", "sources": [{"address": "127.0.0.3"}]}]}
     home = await house(**one, retry={"schedule_min": [5], "jitter": 0})
     await home.put("a@x.test")
@@ -166,9 +167,19 @@ async def test_the_only_address_waits_and_mail_that_ran_out_of_ports_does_not_re
     (delivery,) = await home.leases()
     await home.settle(delivery, DEFERRED, stage="source", reply=GONE)
     assert [row["name"] for row in await home.queue.ask("standing")] == ["127.0.0.3"]
-    await home.move(301)
+    await home.move(1)
+    assert not await home.leases()
+    (row,) = (await home.queue.ask("explain", what="x.test"))["rows"]
+    assert row["reasons"][0]["kind"] == "source"
+    assert "source 127.0.0.3 rests: it cannot be used" in row["reasons"][0]["cause"]
+    await home.move(61)
     (delivery,) = await home.leases()
-    assert delivery.attempts == [2]
+    assert delivery.attempts == [1]
+    await home.settle(delivery, DEFERRED, stage="source", reply=GONE)
+    await home.move(49 * 3600)
+    await home.queue.sweep()
+    assert not (await home.queue.ask("size"))["total"]["queued"]
+    await home.sound()
 
 
 def local(recipient: Recipient) -> str:

@@ -57,6 +57,7 @@ name = "works"
 recipient_domains = ["works.test"]
 host = "127.0.0.1"
 port = {sink}
+sources = ["127.0.0.1"]
 [[throttles]]
 name = "slowly"
 only = {{ zone = "works", campaign = "slow" }}
@@ -260,6 +261,7 @@ BAD = {
     'zonemta_in_doubt{zone="z"}': "0+1x100",
     'zonemta_event_sink_lag_seconds{sink="s"}': "1000x100",
     "zonemta_suppression_guards_up": "1x100",
+    'zonemta_source_resting{source="s"}': "1x100",
     'zonemta_certificate_expiry_timestamp_seconds{listener="l"}': "86400x100",
     "zonemta_clock_steps_total": "0+1x100",
     'zonemta_auth_failures_total{listener="l"}': "0+60x100",
@@ -281,6 +283,7 @@ WELL = {
     'zonemta_loop_delay_seconds_bucket{le="0.25"}': "0+10x100",
     'zonemta_loop_delay_seconds_bucket{le="+Inf"}': "0+10x100",
     "zonemta_clock_steps_total": "3x100",
+    'zonemta_source_resting{source="s"}': "0x100",
 }
 
 

@@ -52,6 +52,9 @@ class Retry(Section):
     """Seconds a destination that cannot be reached is rested at first; doubles up to down_max_s."""
     down_max_s: float = Field(600, gt=0)
     """Longest such rest."""
+    source_failures: int = Field(3, ge=1)
+    """Failures of its own in a row (its proxy cannot be reached or refuses, nothing is routed from it) after which a
+    source address rests until a probe finds it usable; one that this machine has lost rests at the first."""
 
 
 class SmartHost(Section):

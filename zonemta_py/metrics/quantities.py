@@ -74,7 +74,8 @@ _ROWS = (
     Quantity("suspended", "orders", "Zones, destinations, domains, tenants, campaigns and sources that an operator, or "
              "a campaign's threshold, has suspended.", "schedule/policy/state.py", "zonemta_suspended"),
     Quantity("resting", "destinations, sources", "Automatic pauses: of a destination that cannot be reached "
-             "(resting), of a source that is refused there (rest), or by a rule for replies.",
+             "(resting), of a source that is refused there (rest) or cannot be used (source), or by a rule for "
+             "replies.",
              "schedule/admin_orders.py", "zonemta_resting"),
     Quantity("learned", "limits", "Limits that were learned from replies and are in force: rates, connections, "
              "recipients a message, no pipelining, no TLS.", "schedule/policy/state.py", "zonemta_learned"),

@@ -113,6 +113,10 @@ _ROWS = (
     _gauge("suspended", means("suspended"), "kind"),
     _gauge("resting", means("resting"), "kind"),
     _gauge("learned", means("learned"), "kind"),
+    _gauge("source_resting", "1 while a configured source address rests because it, or its proxy, cannot be used; else "
+           "0.", "source"),
+    _counter("source_failures", "Deliveries that could not go by a configured source address because of itself or its "
+             "proxy.", "source"),
     _gauge("damage", "Cases of damage that no operator has acknowledged yet (zonemta standing, kind lost)."),
     _gauge("suppression_guards_up", "Providers whose refusals do not suppress now, since there were very many."),
     _gauge("tasks", "Tasks of operators that are kept, by state: running, undoable, done, canceled, undoing, undone, "

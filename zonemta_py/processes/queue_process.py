@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zonemta_py.config import Config, ConfigError, is_shared
+from zonemta_py.config import Config, ConfigError, Source, is_shared
 from zonemta_py.config.file import SourceFile
 from zonemta_py.logs import mail, setup
 from zonemta_py.logs.causes import cause
@@ -304,9 +304,22 @@ async def run(
     counts = ", ".join(f"{total[state]:,} {state}" for state in ("queued", "deferred", "held"))
     which = f"queue {config.queue_number} is " if is_shared(config) else ""
     print(f"zonemta: {which}ready; recipients: {counts}", file=sys.stderr, flush=True)
+    health = queue.core.schedule.source_health
     await asyncio.gather(
-        _rules_soon(config), noting, metrics.watch(queue), listening.serve_forever()
-    )  # fmt: skip
+        _rules_soon(config), noting, metrics.watch(queue), health.watch(_probe), listening.serve_forever()
+    )
+
+
+async def _probe(source: Source, route_to: str) -> str:
+    """As of `SourceProbe`. What it needs is loaded when the first one fails."""
+    from zonemta_py.delivery.dns.egress import Egress
+    from zonemta_py.mail.classify import DeliveryError
+
+    try:
+        await Egress(source).check(route_to)
+    except DeliveryError as error:
+        return error.reply.text
+    return ""
 
 
 def _names_of(config: Config) -> Callable[[str, str], bool]:

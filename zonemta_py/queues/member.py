@@ -35,6 +35,7 @@ from zonemta_py.queues.absent_zones import AbsentZones
 from zonemta_py.queues.grants.holder import GrantHolder
 from zonemta_py.queues.shared_limits import SharedLimits
 from zonemta_py.queues.transfers import Transfers, WantedMail
+from zonemta_py.schedule.policy.state import SOURCE
 from zonemta_py.wire.client import RemoteQueue
 from zonemta_py.zones.pull import PUSHED
 
@@ -253,7 +254,7 @@ class Lessons:
         """Those that the authority has got from this process."""
 
     def add(self, kind: str, row: list[Any]) -> list[Operation]:
-        if is_given() or (kind == STAND and not _is_shared(row)):
+        if is_given() or (kind == STAND and not _is_shared(row, self._core.config.cluster.enabled)):
             return []
         self._last += 1
         self._kept[self._last] = [kind, self._by_clock(kind, list(row), -self._core.clock.apart_ms())]
@@ -320,7 +321,10 @@ class Lessons:
         return row
 
 
-def _is_shared(row: list[Any]) -> bool:
-    """Of a change of policy: what a queue has learnt of its own connections and rates is its own."""
+def _is_shared(row: list[Any], cluster: bool) -> bool:
+    """Of a change of policy: what a queue has learnt of its own connections and rates is its own; and in a cluster,
+    what it has learnt of a source address, which is its machine's."""
     what, (kind, _) = row[0], row[1]
+    if cluster and kind == SOURCE:
+        return False
     return what in ("stop", "lift", "manner") and kind not in ("concurrency", "resting", "rate")

@@ -81,6 +81,8 @@ def lift(schedule: Schedule, kind: str, name: str, cause: str) -> bool:
         if lifted and kind == "concurrency":
             _end_rest(schedule, name, cause)
     schedule.lift()
+    if lifted and kind == "source":
+        schedule.source_health.look()
     return lifted
 
 

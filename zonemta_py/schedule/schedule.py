@@ -22,6 +22,7 @@ from zonemta_py.schedule.flow import FlowId, split_key
 from zonemta_py.schedule.pull_zone import PullZone
 from zonemta_py.schedule.shared import QueueCallbacks, Shared
 from zonemta_py.schedule.sites import DestinationResolver
+from zonemta_py.schedule.source_health import SourceHealth
 from zonemta_py.schedule.time.clock import AT_ONCE, Clock
 from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones import pull
@@ -50,6 +51,7 @@ class Schedule(Shared):
         """Pull zones from which somebody waits to take something, and where there may be something."""
         self.foreign: set[str] = set()
         """Zones that the configuration lacks (`add_foreign`)."""
+        self.source_health = SourceHealth(self, self._redirect)
         self._awaited: set[str] = set()  # all those where somebody waits, also if there is no such zone yet
         for zone in config.zones:
             self._add(zone, marks.get(zone.name, {}))
@@ -69,6 +71,7 @@ class Schedule(Shared):
         out: the leases that are out. Zones that `config` lacks, or whose kind it changes, must be empty.
         """
         limits_changed = config.throttles != self.config.throttles
+        self.source_health.configure(self.config.source_addresses, config.source_addresses)
         super()._configure(config, resolver)
         for name, place in list(self.zones.items()):
             zone = pull.settings_of(config, name)
@@ -214,6 +217,23 @@ class Schedule(Shared):
                 flow_queue.zone.over(flow_queue, flow_queue.held)
         if len(part) == AT_ONCE:
             self.timers.soon(partial(self._lift, flow_queues))
+        self.changed()
+
+    def _redirect(self, source: str, back: bool) -> None:
+        """What waits for a source goes by others of its pool, even if it waits at a limit, or for a connection; back:
+        what waits for others, and would have gone by it, does."""
+        if back:
+            self.lift()
+            self._move(one for one in self.flow_queues() if one.path.source not in ("", source))
+        else:
+            self._move(one for one in self.flow_queues() if one.path.source == source)
+
+    def _move(self, flow_queues: Iterator[FlowQueue]) -> None:
+        part = list(islice(flow_queues, AT_ONCE))
+        for flow_queue in part:
+            self.zones[flow_queue.zone.zone.name].move(flow_queue)
+        if len(part) == AT_ONCE:
+            self.timers.soon(partial(self._move, flow_queues))
         self.changed()
 
     def next_wake(self, now: float) -> float:

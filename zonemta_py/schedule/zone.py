@@ -128,6 +128,18 @@ class ZoneSchedule(ZoneWindow):
             batch.site = site if isinstance(site, Site) else None
         return batch
 
+    def move(self, flow_queue: FlowQueue) -> None:
+        """Lets what waits there, in the window and parked, go where it belongs now, whatever it waits for."""
+        if flow_queue.held is not None and flow_queue.held.kind != "dns":
+            self._shared.admission.leave(flow_queue)
+            flow_queue.free()
+        if flow_queue.path.failures and self._shared.policy.stopped("source", flow_queue.path.source):
+            self.up(flow_queue.path)  # that a destination rests for it is of no use to others
+        self.reassign(flow_queue)
+        self.unpark(flow_queue)
+        flow_queue.enlist()
+        self.tidy(flow_queue)
+
     def _moved(self, flow_queue: FlowQueue) -> bool:
         """Lets what waits go where it belongs now; False if that is here."""
         moved = self.reassign(flow_queue)

@@ -17,6 +17,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
+from zonemta_py.schedule.policy.state import UNUSABLE
 
 _WORDS = {
     "limit": "limit", "rate": "slowed down", "resting": "cannot be reached", "probing": "a trial delivery",
@@ -76,12 +77,14 @@ def explain(
         return None
     if not found["rows"]:
         print(printable(_idle(found)))
+        _show_meanwhile(found)
         return _show_learned(found)
     now_ms = int(time.time() * 1000)
     if "recipient" in found["rows"][0]:
         _show_recipients(found, now_ms)
     else:
         _show_lines(found, last, now_ms)
+    _show_meanwhile(found)
     if any(reason["kind"] == "suspended" for row in found["rows"] for reason in row["reasons"]):
         print_aside("What is suspended: `zonemta standing` shows by which command each is resumed")
     return None
@@ -100,6 +103,12 @@ def _explained(config: Config, what: str) -> questions.Explained:
     if time.monotonic() > begun + LOOKED_S and sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     return found | {"next": page["next"], "looked": looked}
+
+
+def _show_meanwhile(found: questions.Explained) -> None:
+    """Sources that cannot be used, and who has their mail."""
+    for reason in found.get("meanwhile", ()):
+        print_aside(sentence(reason["cause"]))
 
 
 def _show_whole(found: questions.Explained | questions.Lanes) -> None:
@@ -274,7 +283,8 @@ def _line_rows(row: dict[str, Any], now_ms: int) -> Iterator[Sequence[object]]:
 def _reason(reason: questions.Reason, now_ms: int) -> tuple[str, str, str, str]:
     """waits for, why, since, until."""
     kind = reason["kind"]
-    end = when.until(reason["until_ms"], now_ms, _ENDLESS.get(kind, "resumed"))
+    endless = "it can be used again" if UNUSABLE in reason["cause"] else _ENDLESS.get(kind, "resumed")
+    end = when.until(reason["until_ms"], now_ms, endless)
     return _WORDS.get(kind, kind), sentence(reason["cause"]), _since(reason, now_ms), end
 
 

@@ -16,7 +16,7 @@ from zonemta_py.cli.terminal.output import as_records, counted, print_json, prin
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
 from zonemta_py.schedule.flow import split_key
-from zonemta_py.schedule.policy.standing import GROUPS
+from zonemta_py.schedule.policy.standing import GROUPS, RESTING
 
 _COUNTED = ("domain", "tenant", "campaign", "zone")
 _WHAT = {
@@ -121,7 +121,7 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
         return print_json([row | {"undo": _undo(row)} for row in rows])
     now_ms = int(time.time() * 1000)
     cells = [
-        (_WHAT.get(row["kind"], f"{row['kind']} suspended"), row["name"], _now(row), sentence(row["cause"]),
+        (_what(row), row["name"], _now(row), sentence(row["cause"]),
          when.since(row["since_ms"], now_ms), when.until(row["until_ms"], now_ms, _end(row)),
          *([_undo(row)] if as_records() else ()))
         for row in rows
@@ -134,6 +134,12 @@ def standing(config: ConfigFile = None, folder: Folder = None, json: AsJson = Fa
     for row in rows if not as_records() else ():  # not in a table for people, which may have to break them
         print(printable(f"undo: {_undo(row)}"))
     return None
+
+
+def _what(row: questions.Standing) -> str:
+    if row["kind"] == "source" and row["group"] == RESTING:
+        return "source cannot be used"
+    return _WHAT.get(row["kind"], f"{row['kind']} suspended")
 
 
 def _now(row: questions.Standing) -> str:
@@ -161,6 +167,8 @@ def _end(row: questions.Standing) -> str:
         return "deliveries go well"
     if row["kind"] == "guard":
         return "it is calm, or released"
+    if row["kind"] == "source" and row["group"] == RESTING:
+        return "it can be used again"
     return "that one has an answer" if row["kind"] == "resting" else "resumed"
 
 

@@ -3,11 +3,12 @@
 The answer: about, whole (why nothing at all is sent, as reasons), kind (message, recipient, zone, ip, campaign, tenant,
 destination), rows, and how many rows `more` there are beside those of the first page; for a destination or zone also
 `counts`, and what was `learned` about the former; for a recipient also its entries on the suppression list
-(`suppressed`). A row is a recipient, a flow queue (`reasons.row_of`) or a stop ("stopped"), and has `reasons`, the
-first being what holds it now (`reasons.py`; for recipients also deferred, held, and finally deadline: what ends it at
-the latest). No reason: it goes when its turn comes; a recipient's `before` is the number of recipients ahead of it in
-its flow queue (`counted` False: at least that many), its `life` the time when it is given up, and
-`chosen` what plugins have chosen for it (`plugin.arguments.Routing`), `notes` what they keep with it, if anything.
+(`suppressed`); and if a source of its pool cannot be used, which others have its mail (`meanwhile`). A row is a
+recipient, a flow queue (`reasons.row_of`) or a stop ("stopped"), and has `reasons`, the first being what holds it now
+(`reasons.py`; for recipients also deferred, held, and finally deadline: what ends it at the latest). No reason: it goes
+when its turn comes; a recipient's `before` is the number of recipients ahead of it in its flow queue (`counted` False:
+at least that many), its `life` the time when it is given up, and `chosen` what plugins have chosen for it
+(`plugin.arguments.Routing`), `notes` what they keep with it, if anything.
 
 A walk over the store ends with ROWS_MAX rows, or when the time of a `Pace` is over: `next` is the cursor with which the
 question goes on (`after`), `looked` how many keys were read.
@@ -47,8 +48,32 @@ _LIMITING = (*_HOLDING, LEARNED)
 
 
 async def explain(queue: QueueContext, what: str, after: str = "") -> dict[str, Any]:
-    """As `_explain`, with what stops the whole."""
-    return await _explain(queue, what, after) | {"whole": whole(queue.core.schedule)}
+    """As `_explain`, with what stops the whole, and which sources of its pools cannot be used meanwhile."""
+    answer = await _explain(queue, what, after) | {"whole": whole(queue.core.schedule)}
+    meanwhile = _meanwhile(queue, answer) if queue.core.schedule.policy.unusable else []
+    return answer | ({"meanwhile": meanwhile} if meanwhile else {})
+
+
+def _meanwhile(queue: QueueContext, answer: dict[str, Any]) -> list[Row]:
+    """Of the sources of the zones that it is about, or of itself, those that cannot be used: why, and what goes by
+    which others."""
+    config, policy = queue.core.config, queue.core.schedule.policy
+    zones = {row["zone"] for row in answer["rows"] if "zone" in row}
+    zones |= {answer["about"]} if answer["kind"] == "zone" else set()
+    pools = [[one.address for one in config.sources(zone)] for zone in config.zones if zone.name in zones]
+    if answer["kind"] == "ip":
+        pools = [[one.address for one in pool.sources] for pool in config.pools]
+        pools = [pool for pool in pools if answer["about"] in pool] or [[answer["about"]]]
+    found = dict[str, Row]()
+    for pool in pools:
+        for source in [one for one in pool if one in policy.unusable]:
+            others = [one for one in pool if not policy.stopped("source", one)]
+            goes = f"its mail goes by {', '.join(others)} meanwhile" if others else "its mail waits for it"
+            stop = policy.unusable.get(source)
+            if stop is not None and (answer["kind"] != "ip" or source == answer["about"]):
+                cause = f"source {source} rests, and {goes}: {stop.cause}"
+                found[source] = {"kind": "source", "cause": cause, "since_ms": stop.since_ms, "until_ms": 0}
+    return list(found.values())
 
 
 async def _explain(queue: QueueContext, what: str, after: str) -> dict[str, Any]:

@@ -71,6 +71,9 @@ def _counters(queue: QueueContext) -> dict[str, list[list[Any]]]:
         "zonemta_journal_syncs_total": [[[], core.disk.journal.syncs]],
         "zonemta_store_syncs_total": [[[], core.disk.lines.syncs]],
         "zonemta_limits_reached_total": [[[name], n] for name, n in core.schedule.admission.reached.items()],
+        "zonemta_source_failures_total": [
+            [[source], core.schedule.source_health.failures[source]] for source in sorted(core.config.source_addresses)
+        ],
         "zonemta_process_starts_total": [[[one.name], one.starts] for one in processes],
         "zonemta_process_failures_total": [[[one.name], one.failures] for one in processes],
         "zonemta_process_cpu_seconds_total": [[[one.name], one.cpu_s] for one in processes if one.resident_bytes],
@@ -96,6 +99,10 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
                 *queue.poison.deaths.lately(plugin_failures.WINDOW_S),
             )
         ),
+        "zonemta_source_resting": [
+            [[source], int(core.schedule.source_health.rests(source))]
+            for source in sorted(core.config.source_addresses)
+        ],
         "zonemta_tasks": [[[state], tasks[state]] for state in STATES],
         "zonemta_accepting": [[[], int(queue.core.disk.refusal(queue.core.clock.monotonic()) is None)]],
         "zonemta_disk_free_bytes": [[[], free_bytes(core.config.folder)]],

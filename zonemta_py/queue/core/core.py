@@ -240,6 +240,7 @@ class Core:
         self._stand([*body[:4], True])
         self.schedule.policy.apply(body)
         self.schedule.lift()
+        self.schedule.source_health.look()
         self.changed()
 
     def clock_set(self, steps: list[list[Any]]) -> None:

@@ -28,7 +28,6 @@ from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.hooks import attributed
 from zonemta_py.queue.lifecycle.lease import Lease
 from zonemta_py.schedule.batch import EgressPath
-from zonemta_py.schedule.flow_queues import pool_of
 from zonemta_py.schedule.policy.state import NO_TLS
 
 if TYPE_CHECKING:
@@ -41,8 +40,6 @@ OURS = LOCAL | {"plugin", "queue", "limit", "pull"}
 UNTRIED = OURS | {TLS_POLICY}
 """Stages that say nothing about what the destination can take."""
 NO_TLS_S = 86_400.0
-SOURCE_REST_S = 60.0
-"""How long a source address rests that this machine has lost; then some mail finds out whether it is back."""
 ANOTHER_S = 0.5
 """Until mail goes by another one."""
 MAIL_STAGES = frozenset(("mail", "rcpt", "data", "body", "dot"))
@@ -114,27 +111,11 @@ class Classification:
         return classifieds
 
     def _without_source(self, lease: Lease, outcome: Outcome) -> Outcome:
-        """The machine, or a proxy, has lost the source address: it rests, and its mail goes by others of its pool at
-        once, with no attempt counted."""
-        path, core = lease.batch.path, self._core
+        """The source address, or its proxy, cannot be used: no attempt is counted. Its mail goes by others of its pool
+        at once; where there is none, or its sender has chosen that one, it waits until it can be used."""
         if outcome.verdict != DEFERRED or outcome.reply.enhanced == NO_PORT:
             return outcome
-        policy, source = core.schedule.policy, path.source
-        if not policy.stopped("source", source):
-            log.warning(
-                "source %s cannot be used: %s; it rests for %g s, and its mail goes by others of its pool", source,
-                outcome.reply.text, SOURCE_REST_S,
-            )  # fmt: skip
-            policy.stop("source", source, SOURCE_REST_S, f"it cannot be used: {outcome.reply.text}")
-            core.schedule.changed()
-        chosen = any((lease.batch.entries[index].note.routing or {}).get("source") for index in outcome.recipients)
-        admission = core.schedule.admission
-        others = any(
-            admission.source_hold(one.address, path.site, path.provider) is None
-            for one in core.config.sources(path.terms.zone, pool_of(lease.batch.entries))
-        )
-        if chosen or not others:
-            return outcome
+        self._core.schedule.source_health.failed(lease.batch.path.source, outcome.reply.text)
         return dataclasses.replace(outcome, verdict=POSTPONED, delay_s=ANOTHER_S)
 
     def quoted(self, reply: Reply) -> Classified:
@@ -182,6 +163,9 @@ class Classification:
         if delivered:
             policy.delivered(path)
         if path.source:
+            health = self._core.schedule.source_health
+            if health.troubled and any(outcome.stage not in OURS for outcome in result.outcomes):
+                health.worked(path.source)
             for outcome, classified in zip(result.outcomes, classifieds, strict=True):
                 kind = classified.kind if classified else ""
                 count, stage = len(outcome.recipients), outcome.stage

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PUT_OFF = frozenset((DEFERRED, POSTPONED))
+UNTRIED = frozenset((RELEASED, POSTPONED))
+"""What took its time elsewhere than at the destination."""
 AGAIN_S_MIN = 1.0
 """A plugin cannot have a recipient tried again before."""
 
@@ -108,7 +110,7 @@ class Settling:
             apply = partial(self._stable, settlement, result, done)
             settlement.seq = core.disk.ledger.write(Type.DELIVERY, record_of(settlement, result), apply, settlement.ms)
             rows = settlement.rows
-            if rows[0].verdict != RELEASED or any(row.verdict != RELEASED for row in rows):
+            if rows[0].verdict not in UNTRIED or any(row.verdict not in UNTRIED for row in rows):
                 batch.zone.took(batch.path, result.took_ms, settlement.message.metadata["size"])
         else:  # an earlier part had all of them
             core.disk.journal.when_stable(done)

@@ -296,6 +296,7 @@ class Explained(TypedDict):
     counts: NotRequired[Unlisted[dict[str, int]]]
     learned: NotRequired[Unlisted[list[Standing]]]
     suppressed: NotRequired[Unlisted[list[SuppressionRow]]]
+    meanwhile: NotRequired[Unlisted[list[Reason]]]
 
 
 class LaneDocument(TypedDict):

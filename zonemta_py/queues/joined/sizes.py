@@ -295,6 +295,7 @@ GAUGES = {
     "zonemta_suspended": ELSEWHERE,
     "zonemta_resting": ELSEWHERE,
     "zonemta_learned": ELSEWHERE,
+    "zonemta_source_resting": MOST,
     "zonemta_damage": ELSEWHERE,
     "zonemta_suppression_guards_up": ELSEWHERE,
     "zonemta_tasks": ELSEWHERE,

@@ -321,6 +321,8 @@ def _explained(pages: Sequence[Row], rows: list[Row], following: str | None) -> 
         counts.update(page.get("counts", {}))
     if any("counts" in page for page in pages):
         found["counts"] = dict(counts)
+    if meanwhile := {row["cause"]: row for page in pages for row in page.get("meanwhile", ())}:
+        found["meanwhile"] = list(meanwhile.values())
     learned = [row for page in pages for row in page.get("learned", ())]
     if any("learned" in page for page in pages):
         found["learned"] = list({(row["kind"], row["name"]): row for row in learned}.values())

@@ -359,6 +359,11 @@ class Admission:
                 self._wait_no_longer(other)
                 return
 
+    def leave(self, flow_queue: FlowQueue) -> None:
+        """It waits at no limit any more."""
+        if flow_queue.held is not None and flow_queue.held.kind == "limit":
+            self._wait_no_longer(flow_queue)
+
     def _wait_no_longer(self, flow_queue: FlowQueue) -> None:
         for limit in (*flow_queue.limits, *flow_queue.zone.limits):
             waiting = self._waiting.get(limit)

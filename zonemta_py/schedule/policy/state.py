@@ -45,6 +45,8 @@ from zonemta_py.zones.warmup import DAY_MS, Warmups
 if TYPE_CHECKING:
     from zonemta_py.mail.rules.rules import Classified
 
+SOURCE, UNUSABLE = "source", "it cannot be used"
+"""The kind of a source address, and how the cause begins if it rests because of itself."""
 NO_TLS = "no-tls"
 """What a rule stops at a site where TLS fails: opportunistic TLS."""
 GUARD = "guard"
@@ -88,6 +90,11 @@ class PolicyState:
         self._now, self._now_ms, self._record = now, now_ms, record
         self.stops: dict[tuple[str, str], Suspension] = {}
         self._stops_named = ByWord[tuple[str, str]]()
+        self.unusable: dict[str, Suspension] = {}
+        """Source addresses that are stopped because they cannot be used (`schedule.source_health`); also in `stops`."""
+        self.suspected: set[str] = set()
+        """Those of them of which it is not known yet whether they can: no row, event or record for what is mostly over
+        within a second."""
         self.pauses = Pauses()
         self._lost: dict[str, tuple[int, str]] = {}
         self._rates = LearnedRates(config)
@@ -148,7 +155,7 @@ class PolicyState:
     def source_hold(self, source: str, site: str, provider: str) -> Blocked | None:
         """Why a source sends nothing to a site now: stopped, resting there, or its share of the day is used up."""
         if self.stops:
-            if stop := self._stop("source", source):
+            if stop := self._stop(SOURCE, source):
                 return self._hold("source", f"source {source}", stop)
             if stop := self._stop("rest", f"{source} {site}"):
                 return self._hold("source", f"source {source} at {site}", stop)
@@ -174,15 +181,21 @@ class PolicyState:
         if stop is None:
             return
         self._stops_named.discard((kind, name), name)
+        if kind == SOURCE:
+            self.unusable.pop(name, None)
+            self.suspected.discard(name)
         if stop.chosen:
             self.pauses.add(kind, name, stop.begun_ms, at_ms)
 
     def _begun(self, kind: str, name: str, stop: Suspension) -> None:
         self.stops[kind, name] = stop
         self._stops_named.add((kind, name), name)
+        if kind == SOURCE and not stop.chosen:
+            self.unusable[name] = stop
 
     def _hold(self, kind: str, what: str, stop: Suspension) -> Blocked:
-        cause = f"{what} is suspended: {stop.cause}"
+        rests = kind == SOURCE and not stop.chosen
+        cause = f"{what} {'rests' if rests else 'is suspended'}: {stop.cause}"
         return Blocked(kind, cause, stop.until_ms / 1000 if stop.until_ms else math.inf, stop.since_ms)
 
     def _steady(self, ms: int) -> float:
@@ -220,7 +233,7 @@ class PolicyState:
         begun_ms = self._steady_ms()
         until_ms = 0 if seconds == math.inf else begun_ms + int(seconds * 1000)
         before = self._stop(kind, name)
-        if before is not None:
+        if before is not None and not (chosen and name in self.unusable and kind == SOURCE):
             tenants = _together(before.tenants, tenants)
             longer = bool(before.until_ms) and not 0 < until_ms <= before.until_ms
             if not longer and tenants == before.tenants:
@@ -228,6 +241,17 @@ class PolicyState:
             until_ms = until_ms if longer else before.until_ms
         value = [until_ms, self._now_ms(), chosen, begun_ms, *([list(tenants)] if tenants else [])]
         self._change(["stop", [kind, name], value, cause])
+
+    def suspect(self, source: str, seconds: float, cause: str) -> None:
+        """A source address sends nothing until it is known whether it can be used."""
+        now_ms = self._steady_ms()
+        self._ended(SOURCE, source, now_ms)
+        self._begun(SOURCE, source, Suspension(now_ms + int(seconds * 1000), self._now_ms(), cause, False, now_ms))
+        self.suspected.add(source)
+
+    def trust(self, source: str) -> None:
+        """It is suspected no longer."""
+        self._ended(SOURCE, source, self._steady_ms())
 
     def lift(self, kind: str, name: str, cause: str, tenants: tuple[str, ...] = ()) -> bool:
         """Ends a stop, or forgets a learned rate or concurrency; False if there is none. tenants: of a campaign,
@@ -384,7 +408,11 @@ class PolicyState:
 
     def state(self) -> dict[str, Any]:
         """For position records."""
-        stops = [[kind, name, *stop] for (kind, name), stop in list(self.stops.items()) if self._stop(kind, name)]
+        stops = [
+            [kind, name, *stop]
+            for (kind, name), stop in list(self.stops.items())
+            if self._stop(kind, name) and not (kind == SOURCE and name in self.suspected)
+        ]
         found = {"stops": stops, "rates": self._rates.state(), "warmups": self.warmups.state()}
         found |= {"manners": self.manners.state(), "pauses": self.pauses.state(self._steady_ms())}
         return found | {"lost": [[name, *row] for name, row in self._lost.items()]}
@@ -418,7 +446,7 @@ class PolicyState:
 
     def _stop_row(self, key: tuple[str, str]) -> Row | None:
         stop = self._stop(*key)
-        if stop is None:
+        if stop is None or (key[0] == SOURCE and key[1] in self.suspected):
             return None
         until_ms = stop.until_ms and stop.until_ms - (self._steady_ms() - self._now_ms())
         row: Row = {"kind": key[0], "name": key[1], "until_ms": until_ms, "since_ms": stop.since_ms}

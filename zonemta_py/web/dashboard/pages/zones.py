@@ -77,7 +77,7 @@ async def sources(desk: Desk, request: Request) -> Response:
     pools = [(pool.name, [source.address for source in pool.sources]) for pool in desk.config.pools]
     of_sources = [row for row in rows if row["kind"] in ("source", "rest", "rate", "concurrency")]
     return desk.page(request, "sources", warm=warm, rows=of_sources, pools=pools,
-                     stopped={row["name"] for row in rows if row["kind"] == "source"})  # fmt: skip
+                     stopped={row["name"]: row["group"] for row in rows if row["kind"] == "source"})  # fmt: skip
 
 
 async def configuration(desk: Desk, request: Request) -> Response:
