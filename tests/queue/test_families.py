@@ -44,6 +44,7 @@ _COUNTED_ANEW = {
     "sent",
     "sent-as",
     "sent-to",
+    "sent-about",
     "evidence",
     "guard",
     "guard-day",
@@ -96,7 +97,7 @@ async def lived(house: Make) -> Any:
     }  # fmt: skip
     for address in put:
         more = {"campaign": "mentioned"} if address == "named@e.test" else {}
-        more |= {"account": "shop"} if address == "done@d.test" else {}
+        more |= {"account": "shop", "meta": {"order": 17}} if address == "done@d.test" else {}
         home.ids[address] = await home.put(address, headers={"message-id": f"<{address[:9]}@src.test>"}, **more)
     home.asked = [await home.queue.accept(request(key, f"{key}@r.test"), BODY) for key in ("one", "two")]
     home.left_out = await home.queue.accept(request("three", "never@x.test"), BODY)

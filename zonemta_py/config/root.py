@@ -16,7 +16,7 @@ from zonemta_py.config.limits import Learning, SharesSection, Throttle, Window
 from zonemta_py.config.reception import Limits, Listener
 from zonemta_py.config.section import ConfigError, Faults, FileContext, Place, Section
 from zonemta_py.config.security import DkimKey, Signing, Tls
-from zonemta_py.config.server import Dns, LogSection, Plugins, Queue, RulesSection, ServerSection
+from zonemta_py.config.server import Dns, LogSection, MetadataSection, Plugins, Queue, RulesSection, ServerSection
 from zonemta_py.config.services.events import EventSink
 from zonemta_py.config.services.http import OF_ALL, Http
 from zonemta_py.config.services.links import Links, Unsubscribing
@@ -36,6 +36,7 @@ class Config(Section):
 
     server: ServerSection = ServerSection.model_construct()
     log: LogSection = LogSection.model_construct()
+    metadata: MetadataSection = MetadataSection.model_construct()
     listeners: list[Listener] = [Listener.model_construct()]
     users: dict[str, str] = {}
     """User name → password hash, made by `zonemta config password`."""

@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from zonemta_py.config.section import NAME, Port, Section
-from zonemta_py.config.values import AnyPath, EhloName, FilePath, FolderPath, IpAddress, ListenerName, ZoneName
+from zonemta_py.config.values import (
+    AnyPath,
+    EhloName,
+    FieldName,
+    FilePath,
+    FolderPath,
+    IpAddress,
+    ListenerName,
+    ZoneName,
+)  # fmt: skip
 
 Bound = Literal["least", "deferred", "bounced", "blocked", "complaints"]
 
@@ -71,9 +80,19 @@ class LogSection(Section):
     """How lines are written: text for people, json for programs (one object a line)."""
     mail: bool = True
     """One line for each message that is accepted and each answer about a recipient, whatever server.log_level is."""
+    metadata: bool = False
+    """Those lines, and lines about what came back, also say the metadata and chosen header fields of message and
+    recipient, as JSON."""
     personal: Literal["whole", "hashed", "cut"] = "whole"
     """Addresses in log lines, and in lines about mail also user names and clients' IP addresses: as they are; hashed,
     with the key in the file log.key of server.folder; or cut to domains and networks."""
+
+
+class MetadataSection(Section):
+    """What is kept of mail to come back with all that is told of it: its metadata do, without being asked."""
+
+    headers: list[FieldName] = Field([], max_length=8)
+    """Header fields that come back likewise, with 200 characters of each, such as List-Id and X-Mailer."""
 
 
 class Dns(Section):

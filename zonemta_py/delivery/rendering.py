@@ -57,6 +57,7 @@ async def _as_it_comes(host: Host, delivery: Delivery, body: Body) -> Body:
         delivery.sender, list(delivery.recipients), size=delivery.size, origin=delivery.origin,
         user=delivery.user or None, protocol="HTTP", received_ms=delivery.received_ms, headers=dict(delivery.headers),
         campaign=delivery.campaign, tenant=delivery.tenant or None, account=delivery.account, notes=delivery.notes,
+        meta=dict(delivery.meta),
     )  # fmt: skip
     try:
         await host.call("message_headers", envelope=envelope, headers=headers)

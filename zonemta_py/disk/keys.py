@@ -29,6 +29,7 @@
     sent <id>                  what is remembered of messages up to that one after their end
     sent-as <name>             its id, by its Message-ID
     sent-to <id> <hash>        its recipient whom our addresses name by a hash only
+    sent-about <id> [<address>]                      its metadata, and a recipient's, for what comes back later
     feedback <seq>             what came back about a message, by its journal record
     feedback-of <id> <name>    the record with that, by message ("-": unknown) and what makes it the same
     evidence <address>         what speaks against writing to that person again
@@ -75,6 +76,7 @@ SUPPRESSED = b"suppressed "
 SUPPRESSED_IN = b"suppressed-in "
 SENT = b"sent "
 SENT_TO = b"sent-to "
+SENT_ABOUT = b"sent-about "
 FEEDBACK = b"feedback "
 FEEDBACK_OF = b"feedback-of "
 EVIDENCE = b"evidence "
@@ -267,6 +269,11 @@ def feedback_of(message_id: str, name: str) -> bytes:
 def sent_to(message_id: str, mark: str) -> bytes:
     """mark: of its recipient (`mail.addresses.verp.mark_of`)."""
     return SENT_TO + f"{message_id} {mark}".encode()
+
+
+def sent_about(message_id: str, person: str = "") -> bytes:
+    """person: a recipient (`mail.addresses.person`), "": the message."""
+    return SENT_ABOUT + f"{message_id} {person}".encode("utf-8", "surrogateescape")
 
 
 def evidence(person: str) -> bytes:

@@ -24,6 +24,7 @@ class Note(NamedTuple):
     the tally of its campaign although it is not merged. done: what tasks have done to it that can be undone, the latest
     last (`queue.tasks.change`). life_h: its lifetime, if a task has set it; 0: that of its message. early: a task has
     said when it goes, so that its message's hold (X-Deliver-After) is over for it. notes: what plugins keep with it.
+    meta: its metadata (`mail.metadata`), {} if only its message has some, None: nobody has.
     """
 
     notify: int = 0
@@ -46,6 +47,7 @@ class Note(NamedTuple):
     life_h: float = 0
     early: bool = False
     notes: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = None
 
     def value(self) -> bytes:
         return b"" if self is PLAIN or self == PLAIN else pack(self)

@@ -40,6 +40,7 @@ from zonemta_py.journal.facts import (
 )
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import BOUNCED, Who
+from zonemta_py.mail.metadata import told
 from zonemta_py.queue.suppression.from_evidence import BY as POLICY
 from zonemta_py.schedule.flow import FlowId, split_key
 
@@ -55,13 +56,13 @@ def events_of(record: Record) -> list[Event]:
     """In the order in which they are told; `part` counts them."""
     try:
         facts = facts_of(record)
-        told = [one for fact in facts for one in _TELLERS[fact.__class__](fact)]
+        all_told = [one for fact in facts for one in _TELLERS[fact.__class__](fact)]
         if record.type == Type.IN_DOUBT:
-            told += _held(facts)
+            all_told += _held(facts)
     except MISFITS:
         return []
     seq, ms = record.seq, record.ms
-    return [Event(seq, part, kind, ms, data) for part, (kind, data) in enumerate(told)]
+    return [Event(seq, part, kind, ms, data) for part, (kind, data) in enumerate(all_told)]
 
 
 def _known(data: dict[str, Any]) -> dict[str, Any]:
@@ -70,8 +71,10 @@ def _known(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to(fact: Any, address: str, data: dict[str, Any]) -> dict[str, Any]:
-    """What is told of one recipient. fact: has an id, and a zone."""
+    """What is told of one recipient. fact: has an id, a zone, and what it is about."""
     domain = address.rpartition("@")[2].lower()
+    if fact.about:
+        data = data | told(fact.about, address)
     if fact.zone:
         return {"message": fact.id, "recipient": address, "domain": domain, "zone": fact.zone, **data}
     return {"message": fact.id, "recipient": address, "domain": domain, **data}
@@ -84,12 +87,15 @@ def _accepted(fact: Accepted) -> Iterator[Told]:
     known = _of_metadata(fact.metadata)
     hold_ms = fact.metadata.get("hold_until_ms")
     held = {"hold_until_ms": hold_ms} if hold_ms else {}
-    yield "accepted", {"message": fact.id, "recipients": len(fact.recipients), "zones": fact.zones, **known, **held}
+    about = fact.about if "meta" in fact.metadata or "chosen" in fact.metadata else None
+    whole = {"message": fact.id, "recipients": len(fact.recipients), "zones": fact.zones, **known, **held}
+    yield "accepted", whole | told(about)
     shared: dict[str, Any] = {name: known[name] for name in _QUEUED if name in known} | held
     for row in fact.recipients:
         address = row[1]
         domain = address.rpartition("@")[2].lower()
-        yield "queued", {"message": fact.id, "recipient": address, "domain": domain, "zone": row[0], **shared}
+        own = shared | told(about, address) if about else shared
+        yield "queued", {"message": fact.id, "recipient": address, "domain": domain, "zone": row[0], **own}
 
 
 def _of_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -127,8 +133,8 @@ def _flow(text: str) -> dict[str, Any]:
 
 
 def _answered(fact: Answered) -> Iterator[Told]:
-    told = _bounce(fact) if fact.number == BOUNCED else fact.verdict
-    if told not in TYPES:  # of a later version
+    kind = _bounce(fact) if fact.number == BOUNCED else fact.verdict
+    if kind not in TYPES:  # of a later version
         return
     trace = fact.trace
     data = _way(fact.destination) | _known({
@@ -143,10 +149,10 @@ def _answered(fact: Answered) -> Iterator[Told]:
     until = "kept_until_ms" if fact.number == BOUNCED else "due_ms"
     for who in fact.recipients:
         if isinstance(who, str):
-            yield told, _to(fact, who, data)
+            yield kind, _to(fact, who, data)
         else:
             address, _, due_ms, attempts = Who.of(who)
-            yield told, _to(fact, address, data) | _known({until: due_ms or None, "attempts": attempts or None})
+            yield kind, _to(fact, address, data) | _known({until: due_ms or None, "attempts": attempts or None})
 
 
 def _bounce(fact: Answered) -> str:
@@ -275,7 +281,7 @@ def _came_back(fact: CameBack) -> Iterator[Told]:
     })  # fmt: skip
     if fact.recipient:
         data |= {"recipient": fact.recipient, "domain": fact.recipient.rpartition("@")[2].lower()}
-    yield "feedback", data
+    yield "feedback", data | told(fact.about, fact.recipient)
 
 
 def _lost(fact: Lost) -> Iterator[Told]:

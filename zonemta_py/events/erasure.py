@@ -3,7 +3,9 @@
 Lines are rewritten with a stand-in, old and compressed files too, each atomically, while a running feed goes on: it
 waits for the lock of the file, and then sees that another one has its name. A ring that names the person is removed: a
 feed that runs keeps its open one to its end, and the next start reads the journal instead. What is in memory, or has
-left the machine, is not changed. Failures: OSError; what was done before stays done.
+left the machine, is not changed. With the address goes what an event about that person says besides: metadata, and the
+header fields that come with them; also of the acceptance of a message that was for nobody else, if the same file has
+another event that says for whom it was. Failures: OSError; what was done before stays done.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import gzip
 import io
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,13 +27,74 @@ from zonemta_py.events.dead_letters import DeadLetters
 
 Erase = Callable[[bytes], tuple[bytes, int]]
 """(bytes) → the same with the stand-in, and how often it was put."""
+Is = Callable[[str], bool]
+"""(address) → whether it is the person's."""
+_WITH_THEM = ("metadata", "headers")
 _SUFFIX = ".erasing"
 _RINGS = "ring*"
 
 
-def in_folder(folder: Path, erase: Erase) -> tuple[int, int]:
+class _Lines:
+    """Lines of one file, each an event, or a letter with one. ids: messages to the person that they tell of."""
+
+    def __init__(self, erase: Erase, is_theirs: Is) -> None:
+        self._erase, self._is_theirs = erase, is_theirs
+        self.ids = set[str]()
+
+    def names(self, line: bytes) -> bool:
+        """Whether it names the person; to be asked of all before any is rewritten."""
+        if not self._erase(line)[1]:
+            return False
+        if (data := _data(line)) is not None and self._is_theirs(str(data.get("recipient", ""))):
+            self.ids.add(str(data.get("message", "")))
+        return True
+
+    def fresh(self, line: bytes) -> tuple[bytes, int]:
+        """What stands there instead, and how much of it is new."""
+        count = 0
+        if b'"metadata"' in line or b'"headers"' in line:
+            line, count = self._without_metadata(line)
+        fresh, named = self._erase(line)
+        return fresh, named + count
+
+    def _without_metadata(self, line: bytes) -> tuple[bytes, int]:
+        row = _parsed(line)
+        data = _data_of(row)
+        if row is None or data is None:
+            return line, 0
+        theirs = self._is_theirs(str(data.get("recipient", "")))
+        alone = "recipient" not in data and data.get("recipients") == 1 and data.get("message") in self.ids
+        count = sum(data.pop(name, None) is not None for name in _WITH_THEM) if theirs or alone else 0
+        if not count:
+            return line, 0
+        made = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return made + b"\n", count
+
+
+def _data(line: bytes) -> dict[str, Any] | None:
+    return _data_of(_parsed(line))
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _data_of(row: Any) -> dict[str, Any] | None:
+    """Of an event, also in a letter."""
+    event = row.get("event", row) if isinstance(row, dict) else None
+    data = event.get("data") if isinstance(event, dict) else None
+    return data if isinstance(data, dict) else None
+
+
+def in_folder(folder: Path, erase: Erase, is_theirs: Is) -> tuple[int, int]:
     """folder: the sink's, events/NAME. How many dead letters were changed, and how many rings removed."""
-    letters, rings = DeadLetters(folder).change(erase), 0
+    lines, rings = _Lines(erase, is_theirs), 0
+    for letter in DeadLetters(folder).read():
+        lines.names(letter.ready.body)
+    letters = DeadLetters(folder).change(lines.fresh)
     for path in folder.glob(_RINGS):
         if path.is_file() and _names(path, erase):
             path.unlink()
@@ -38,10 +102,10 @@ def in_folder(folder: Path, erase: Erase) -> tuple[int, int]:
     return letters, rings
 
 
-def in_files(path: Path, erase: Erase) -> tuple[int, int]:
+def in_files(path: Path, erase: Erase, is_theirs: Is) -> tuple[int, int]:
     """path: of a sink of kind file. How many lines were changed, and in how many files."""
     with _locked(path):
-        found = [_in_file(one, erase) for one in _all(path)]
+        found = [_in_file(one, _Lines(erase, is_theirs)) for one in _all(path)]
     return sum(found), sum(map(bool, found))
 
 
@@ -68,9 +132,9 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(file)
 
 
-def _in_file(path: Path, erase: Erase) -> int:
+def _in_file(path: Path, known: _Lines) -> int:
     with _reading(path) as lines:
-        if not any(erase(line)[1] for line in lines):
+        if not sum(known.names(line) for line in lines):  # all of them are looked at
             return 0
     was, count = path.stat(), 0
     with _reading(path) as lines, fresh_file(path, 0o640, _SUFFIX) as file:
@@ -79,7 +143,7 @@ def _in_file(path: Path, erase: Erase) -> int:
             os.fchown(file.fileno(), was.st_uid, was.st_gid)
         with _writing(path, file) as fresh:
             for line in lines:
-                line, found = erase(line)
+                line, found = known.fresh(line)
                 count += bool(found)
                 fresh.write(line)
         file.flush()

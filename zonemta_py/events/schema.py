@@ -87,16 +87,35 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "tied": (_TEXT, "how the message was found: token, message-id, feedback-id, headers, given"),
     "first": (_NUMBER, "number of the first record"),
     "last": (_NUMBER, "number of the last record"),
+    "metadata": ({"type": "object"}, "values by name that the message came with, the recipient's own over them"),
+    "headers": (
+        {"type": "object", "additionalProperties": _TEXT},
+        "header fields chosen by `metadata.headers`, by lower-case name",
+    ),
     CUT: (_TEXTS, "names of texts that were cut to keep the event below 8 KB"),
 }
 """Every field of any event's data: its JSON type, and what it is."""
 
+_TOLD = ("metadata", "headers")
 _RECIPIENT = ("message", "recipient", "domain", "zone")
 _FLOW = ("campaign", "tenant", "priority")
 _PATH = ("site", "source", "provider")
 _REPLY = ("code", "enhanced", "reply", "stage", "class", "rule")
 _VERDICT = ("plugin", "hook", "server_reply")
-_RESULT = (*_PATH, *_FLOW, "lease", *_REPLY, *_VERDICT, "remote", "local", "tls", "started_ms", "took_ms", "attempts")
+_RESULT = (
+    *_PATH,
+    *_FLOW,
+    "lease",
+    *_REPLY,
+    *_VERDICT,
+    "remote",
+    "local",
+    "tls",
+    "started_ms",
+    "took_ms",
+    "attempts",
+    *_TOLD,
+)
 _MESSAGE = ("sender", "size", "subject", "campaign", "tenant", "priority", "origin", "user", "protocol")
 _ABOUT = ("kind", "name", "zone", "campaign", "tenant", "site", "source", "provider", "cause")
 
@@ -114,15 +133,15 @@ class EventType(NamedTuple):
 TYPES: dict[str, EventType] = {
     "accepted": EventType(
         "ENVELOPE", "A message was accepted: it is on stable storage.", ("message", "recipients"),
-        ("zones", *_MESSAGE, "hold_until_ms"),
+        ("zones", *_MESSAGE, "hold_until_ms", *_TOLD),
     ),
     "queued": EventType(
         "ENVELOPE", "One of its recipients waits for its first attempt.", ("message", "recipient"),
-        ("domain", "zone", "sender", "size", *_FLOW, "hold_until_ms"),
+        ("domain", "zone", "sender", "size", *_FLOW, "hold_until_ms", *_TOLD),
     ),
     "attempted": EventType(
         "START", "A recipient was leased to a sender process for an attempt.", ("message", "recipient"),
-        ("domain", "zone", *_PATH, *_FLOW, "size", "lease", "started_ms"),
+        ("domain", "zone", *_PATH, *_FLOW, "size", "lease", "started_ms", *_TOLD),
     ),
     "delivered": EventType(
         "DELIVERY, verdict 1", "The receiving server has accepted it.", ("message", "recipient"),
@@ -156,20 +175,20 @@ TYPES: dict[str, EventType] = {
     ),
     "in_doubt": EventType(
         "IN_DOUBT", "Its final reply may have been lost with a process: it is retried, and may come twice, or is held.",
-        ("message", "recipient"), ("domain", "zone", *_PATH[:2], *_FLOW, "started_ms", "action"),
+        ("message", "recipient"), ("domain", "zone", *_PATH[:2], *_FLOW, "started_ms", "action", *_TOLD),
     ),
     "released": EventType(
         "MOVED; TASK", "An operator released it from hold.", ("message", "recipient"),
-        ("domain", "zone", *_FLOW, "due_ms", "task"),
+        ("domain", "zone", *_FLOW, "due_ms", "task", *_TOLD),
     ),
     "deleted": EventType(
         "TASK", "A task has deleted it; if that is undone, `requeued` follows, otherwise `removed`.",
-        ("message", "recipient", "task"), ("domain", "zone", *_FLOW),
+        ("message", "recipient", "task"), ("domain", "zone", *_FLOW, *_TOLD),
     ),
     "removed": EventType(
         "REMOVED", "It left the queue without a delivery or a bounce: dropped, suppressed, canceled, lost to damage.",
         ("message", "recipient", "reason"),
-        ("domain", "zone", "site", "source", *_MESSAGE, "case", "task", "plugin", "hook"),
+        ("domain", "zone", "site", "source", *_MESSAGE, "case", "task", "plugin", "hook", *_TOLD),
     ),
     "task": EventType(
         "TASK", "A task, which changes many recipients at once, was ordered, stopped, undone, or has ended.",
@@ -190,7 +209,7 @@ TYPES: dict[str, EventType] = {
         " case it follows `suppressed`. Without `genuine` it is unproven and has no effect.",
         ("kind",),
         (*_RECIPIENT, "campaign", "tenant", "message_id", "code", "enhanced", "reply", "class", "rule", "reporter",
-         "form", "via", "genuine", "tied", "scope", "since_ms", "reason", "evidence", "by"),
+         "form", "via", "genuine", "tied", "scope", "since_ms", "reason", "evidence", "by", *_TOLD),
     ),
     "suspended": EventType(
         "STANDING stop", "Mail of that kind and name was suspended by an operator, a rule or a threshold.",

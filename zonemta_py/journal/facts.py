@@ -77,6 +77,7 @@ class Answered(NamedTuple):
     rule: str
     agreed: bool
     by: list[str] | None
+    about: list[Any] | None = None
 
     @property
     def verdict(self) -> str:
@@ -146,6 +147,7 @@ class TaskDid(NamedTuple):
     undone: bool
     now_in: str
     now_ms: int
+    about: list[Any] | None = None
 
 
 class Unsuppressed(NamedTuple):
@@ -177,7 +179,8 @@ _NO_OUTCOME = tuple(OutcomeRow._field_defaults.values())
 def _answered(body: list[Any], _: int) -> list[Fact]:
     lease, message, zone, destination, outcomes, trace = body[:6]
     known = message, zone, destination, lease, DeliveryTrace.of(trace)
-    return [Answered._make((*known, *row[:11], *_NO_OUTCOME[len(row) - 6 :])) for row in outcomes]
+    about = body[7] if len(body) > 7 else None
+    return [Answered._make((*known, *row[:11], *_NO_OUTCOME[len(row) - 6 :], about)) for row in outcomes]
 
 
 def _doubted(body: list[Any], _: int) -> list[Fact]:
@@ -192,7 +195,10 @@ def _of_task(body: list[Any], seq: int) -> list[Fact]:
     zone, rows, now_ms, verb, change = value[:5]
     undone = what == "undid"
     now_in = zone if undone else change.get("zone", zone)
-    return [TaskDid(row[0], zone, row[1], *_task_row(*row[4:6]), number, verb, undone, now_in, now_ms) for row in rows]
+    return [
+        TaskDid(row[0], zone, row[1], *_task_row(*row[4:6]), number, verb, undone, now_in, now_ms, *row[6:7])
+        for row in rows
+    ]
 
 
 def _task_row(flow: str = "", until_ms: int | None = None) -> tuple[str, int | None]:

@@ -59,6 +59,7 @@ FAMILIES = (
     Family("sent", (), "a return path says itself which message it is about", "which campaign and list mail was of"),
     Family("sent-as", (), "reports that only have a Message-ID find no message", "Message-IDs"),
     Family("sent-to", (), "only addresses too long for a return path are in it", "recipients of long addresses"),
+    Family("sent-about", (), "what comes back later says no metadata", "metadata for what comes back later"),
     Family("feedback", (Type.FEEDBACK, Type.TAKEN), "what came back is known again, for return_path.verp_days"),
     Family("feedback-of", (Type.FEEDBACK, Type.TAKEN), "with it"),
     Family("evidence", (), "replies count anew", "what speaks against writing to people"),

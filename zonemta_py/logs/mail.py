@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.logs.privacy import Persons
 from zonemta_py.logs.setup import Filter, people, stream
 from zonemta_py.logs.shape import SHAPES, Shape
+from zonemta_py.mail import metadata as meta
+from zonemta_py.mail.metadata import About
 
 FLUSH_S = 0.05
 GATHERED_MAX = 500
@@ -26,11 +29,14 @@ LOGGER = "mail"
 
 
 class MailLog:
-    """put: writes whole lines. persons: hides personal data, None: it stays. entries: plugins, None: none listens."""
+    """put: writes whole lines. persons: hides personal data, None: it stays. entries: plugins, None: none listens.
+    tells: lines say metadata, too."""
 
     def __init__(
-        self, shape: Shape, put: Callable[[bytes], bool], persons: Persons | None, entries: Filter | None
-    ) -> None:
+        self, shape: Shape, put: Callable[[bytes], bool], persons: Persons | None, entries: Filter | None,
+        tells: bool = False,
+    ) -> None:  # fmt: skip
+        self.tells = tells
         self._shape, self._put, self._persons, self._entries = shape, put, persons, entries
         self._gathered: list[tuple[int, str, dict[str, Any]]] = []
         self._alike: dict[tuple[Any, ...], tuple[dict[str, Any], list[str]]] = {}
@@ -98,7 +104,12 @@ def of(config: Config, entries: Filter | None) -> MailLog | None:
     """For the queue's process; None: no such lines are wanted. Raises ConfigError."""
     if not config.log.mail:
         return None
-    return MailLog(SHAPES[config.log.format], stream().put, people(config), entries)
+    return MailLog(SHAPES[config.log.format], stream().put, people(config), entries, config.log.metadata)
+
+
+def with_metadata(fields: dict[str, Any], of: About | None, address: str = "") -> dict[str, Any]:
+    """The same, with what is told of a recipient, or of its message, as JSON (`mail.metadata`)."""
+    return fields | {name: json.dumps(value, ensure_ascii=False) for name, value in meta.told(of, address).items()}
 
 
 def accepted(

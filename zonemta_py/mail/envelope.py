@@ -29,7 +29,7 @@ class Recipient:
     "rfc822;user@example.com".
 
     values: of a merged message: what its template is filled with, one for each of `Envelope.columns`; else None. noted:
-    its notes, if there may be any.
+    its notes, if there may be any. meta: its metadata (`mail.metadata`), None: there are none.
     """
 
     address: str
@@ -37,6 +37,7 @@ class Recipient:
     orcpt: str | None = None
     values: list[str] | None = None
     noted: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = None
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -56,6 +57,8 @@ class Recipient:
 
     def to_wire(self) -> list[Any]:
         row = [self.address, self.notify, self.orcpt]
+        if self.meta:
+            return [*row, self.values, self.noted, self.meta]
         if self.noted:
             return [*row, self.values, self.noted]
         return row if self.values is None else [*row, self.values]
@@ -99,6 +102,8 @@ class Envelope:
     durability: "node": of a node of a cluster, it is accepted as soon as this one has it; the queue takes it out.
     notes: what plugins keep with it (`mail.notes`). scratch: what they keep while it is being received.
     edits: of its header section, since it was stored (`mail.edits`).
+    meta: what whoever handed it in wants to get back (`mail.metadata`), None: nothing; each recipient's comes over it.
+    chosen: header fields that come back likewise, lower-case name → value.
     """
 
     sender: str
@@ -143,6 +148,8 @@ class Envelope:
     durability: str = ""
     notes: dict[str, Any] = field(default_factory=dict)
     edits: list[Any] | None = None
+    meta: dict[str, Any] | None = None
+    chosen: dict[str, str] | None = None
     _scratch: dict[str, Any] | None = None
 
     @property
@@ -167,10 +174,18 @@ class Envelope:
         row: dict[str, Any] = {"sender": self.sender, "size": self.size, "received_ms": self.received_ms}
         if self.priority is not None:
             row["priority"] = self.priority  # 0 is significant: it overrides the zone's default
-        if self.merged:
+        merged, told = bool(self.columns), bool(self.chosen)
+        for one in self.recipients:
+            if one.values is not None:
+                merged = True
+            if one.meta:
+                told = True
+        if merged:
             row["columns"] = self.columns
         values = _optional(self)
         row.update(compress(zip(_OPTIONAL, values, strict=True), values))
+        if told and "meta" not in row:
+            row["meta"] = {}  # one sign for all that has to come back
         return row
 
     @classmethod
@@ -181,7 +196,8 @@ class Envelope:
 
     def to_wire(self) -> list[Any]:
         rows = [
-            [r.address, r.notify, r.orcpt] if r.values is None and not r.noted else r.to_wire() for r in self.recipients
+            [r.address, r.notify, r.orcpt] if r.values is None and not r.noted and not r.meta else r.to_wire()
+            for r in self.recipients
         ]
         return [self.metadata(), rows]
 
@@ -196,6 +212,7 @@ _OPTIONAL = (
     "window", "time_zone", "unsubscribe", "unsubscribe_scope", "track",
     "hashes", "source", "request", "digest", "life_h",
     "token", "clock_ahead_ms", "unsigned", "account", "lines", "durability", "notes", "edits",
+    "meta", "chosen",
 )  # fmt: skip
 _optional = attrgetter(*_OPTIONAL)
 _FIELDS = frozenset(("sender", "size", "received_ms", "priority", "columns", *_OPTIONAL))

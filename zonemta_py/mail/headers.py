@@ -118,6 +118,12 @@ class Headers:
         self.names = [self.names[index] for index in kept]
         return removed
 
+    def remove_like(self, start: bytes) -> None:
+        """Takes out all fields whose lower-case name begins so."""
+        kept = [index for index, own in enumerate(self.names) if not own.startswith(start)]
+        self.fields = [self.fields[index] for index in kept]
+        self.names = [self.names[index] for index in kept]
+
     def _insert(self, place: int, name: str, value: str) -> None:
         self.fields.insert(place, _field(name, value))
         self.names.insert(place, name.lower().encode())

@@ -20,7 +20,7 @@ from zonemta_py.merge.language import TOKENS_MAX, Language
 from zonemta_py.merge.limits import excess
 from zonemta_py.merge.problems import RenderRefused, TemplateProblem, TemplateRefused
 from zonemta_py.merge.render import Compiled, Field, Part
-from zonemta_py.merge.schedule_fields import TO_US, unclear
+from zonemta_py.merge.schedule_fields import is_to_us, unclear
 from zonemta_py.merge.source import LINKS, TemplateSource, Text
 from zonemta_py.merge.suspects import suspects
 
@@ -93,7 +93,7 @@ def wanted(source: TemplateSource) -> dict[str, str]:
 def _texts(source: TemplateSource) -> Iterator[tuple[Text, Language]]:
     heads = (source.subject, source.sender, source.reply_to, source.to_name, source.list_unsubscribe, source.text)
     yield from ((text, _PLAIN) for text in heads if text is not None)
-    yield from ((text, _PLAIN) for name, text in source.headers if name.lower() not in TO_US)
+    yield from ((text, _PLAIN) for name, text in source.headers if not is_to_us(name))
     yield from ((text, _HTML) for text in (source.html, source.mjml) if text is not None)
 
 
@@ -180,7 +180,7 @@ def _compiled(source: TemplateSource) -> Compiled:
         subject=_field("Subject", source.subject),
         list_unsubscribe=_field("List-Unsubscribe", source.list_unsubscribe) if source.list_unsubscribe else None,
         one_click=source.one_click,
-        headers=[_field(name, text) for name, text in source.headers if name.lower() not in TO_US],
+        headers=[_field(name, text) for name, text in source.headers if not is_to_us(name)],
         text=_part("plain", source.text, _PLAIN),
         html=_part("html", source.html, _HTML),
         images=source.images,

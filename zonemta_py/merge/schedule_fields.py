@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zonemta_py.mail import metadata
 from zonemta_py.mail.list_id import FIELD, KEPT_MAX, kept, list_name
 from zonemta_py.mail.schedule_fields import FIELDS
 from zonemta_py.merge.problems import TemplateProblem
@@ -17,8 +18,13 @@ _ELSEWHERE = {
     "x-campaign": "--name", "x-priority-level": "--priority", "x-sending-zone": "--zone", "x-tenant": "--tenant",
 }  # fmt: skip
 _NAMES = {name.lower(): name for name in FIELDS}
-TO_US = frozenset({*_NAMES, *_ELSEWHERE})
-"""Lower-case names of fields that are in no message."""
+_TO_US = frozenset({*_NAMES, *_ELSEWHERE})
+_META = metadata.FIELD.decode()
+
+
+def is_to_us(name: str) -> bool:
+    """Whether the field with that name is in no message."""
+    return name.lower() in _TO_US or name.lower().startswith(_META)
 
 
 def said(source: TemplateSource) -> dict[str, str]:
@@ -45,7 +51,7 @@ def fixed(source: TemplateSource) -> dict[str, str]:
     found: dict[str, str] = {}
     own = [("Subject", source.subject), ("From", source.sender)]
     for name, text in (*own, *source.headers):
-        if name.lower() not in TO_US and name.lower() not in found:
+        if not is_to_us(name) and name.lower() not in found:
             found[name.lower()] = "" if "{" in text.content else " ".join(text.content.split())[:KEPT_MAX]
     return {name: value for name, value in found.items() if value}
 
@@ -54,7 +60,10 @@ def unclear(source: TemplateSource) -> Iterator[TemplateProblem]:
     """Fields that are not allowed: their places, and the remedy."""
     for name, text in source.headers:
         option = _ELSEWHERE.get(name.lower(), "")
-        if option:
+        if name.lower().startswith(_META):
+            given = f"{metadata.COLUMN_PREFIX}{name[len(_META) :]}"
+            sentence = f"{name}: a template has no metadata; remove it, and give each recipient a column {given}"
+        elif option:
             sentence = f"{name} is a setting of the campaign, not of its template; remove it, and send with {option}"
         elif name.lower() in _NAMES and "{" in text.content:
             sentence = f"{name} is the same for all recipients of a batch; write it without {{{{ … }}}}"

@@ -185,6 +185,7 @@ class PluginApi:
         self, message: Content, recipients: Iterable[str | Recipient], sender: str = "", key: str = "", *,
         zone: str = "", campaign: str = "", tenant: str = "", account: str = "", priority: int | None = None,
         hold_until: float | datetime | None = None, notes: dict[str, Any] | None = None,
+        metadata: dict[str, Any] | None = None,
     ) -> StoredMessage:  # fmt: skip
         """Hands in mail; returns once it is on stable storage. Limits and hooks are those of a listener (all `message_`
         hooks but this plugin's own); its fields X-Sending-Zone and the like say nothing.
@@ -199,7 +200,7 @@ class PluginApi:
         """
         wanted = injection(
             self.name, message, recipients, sender, key, zone=zone, campaign=campaign, tenant=tenant, account=account,
-            priority=priority, hold_until=hold_until, notes=notes,
+            priority=priority, hold_until=hold_until, notes=notes, metadata=metadata,
         )  # fmt: skip
         if self.injects is None:
             raise RuntimeError("there is no queue to hand in to; use api.inject in a process of the server")

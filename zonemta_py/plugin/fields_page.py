@@ -61,7 +61,7 @@ INTERNAL = frozenset(
 """Of our own; nothing for plugins."""
 _INTERNAL_OF: dict[type, tuple[str, ...]] = {
     Envelope: ("from_metadata", "metadata"),
-    Headers: ("append", "fields", "names"),
+    Headers: ("append", "fields", "names", "remove_like"),
     PluginApi: ("commands", "file", "headers", "numbers"),
 }
 _HEAD = """\

@@ -16,6 +16,7 @@ from datetime import datetime
 from email.message import Message
 from typing import Any
 
+from zonemta_py.mail import metadata as meta
 from zonemta_py.mail import notes as kept_notes
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.envelope import Envelope, Recipient
@@ -60,6 +61,7 @@ def injection(
     plugin: str, message: Content, recipients: Iterable[str | Recipient], sender: str = "", key: str = "", *,
     zone: str = "", campaign: str = "", tenant: str = "", account: str = "", priority: int | None = None,
     hold_until: float | datetime | None = None, notes: dict[str, Any] | None = None,
+    metadata: dict[str, Any] | None = None,
 ) -> Injection:  # fmt: skip
     """As `PluginApi.inject`. Raises ValueError, TypeError."""
     if isinstance(recipients, (str, bytes)) or not isinstance(recipients, Iterable):
@@ -79,11 +81,14 @@ def injection(
         raise ValueError(f"priority {priority!r:.100} is not a whole number from -9 to 9")
     if notes and not kept_notes.fit(notes, kept_notes.MESSAGE_BYTES_MAX):
         raise ValueError(f"notes must be a dict that JSON knows, of up to {kept_notes.MESSAGE_BYTES_MAX:,} bytes")
+    if metadata and (wrong := meta.fault(metadata, meta.MESSAGE_BYTES_MAX)):
+        raise ValueError(f"metadata {wrong}")
     sender = _address(sender) if sender else ""
     envelope = Envelope(
         sender, [*people.values()], user=f"plugin:{plugin}", protocol=PROTOCOL, origin=CLIENT,
         sending_zone=zone or None, campaign=campaign or None, tenant=tenant or None, account=account,
         priority=priority, hold_until_ms=_moment_ms(hold_until), notes=json.loads(json.dumps(notes or {})),
+        meta=json.loads(json.dumps(metadata or {})),
         smtputf8=not (sender + "".join(people)).isascii(),
     )  # fmt: skip
     return Injection(plugin, envelope, _blocks(message), key)

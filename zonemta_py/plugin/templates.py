@@ -22,7 +22,7 @@ from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.merge import header
 from zonemta_py.merge.encoding import base64_bytes
 from zonemta_py.merge.html.markup import Placeholders
-from zonemta_py.merge.schedule_fields import TO_US
+from zonemta_py.merge.schedule_fields import is_to_us
 from zonemta_py.merge.source import File, TemplateSource, Text
 from zonemta_py.plugin.arguments import Info, Node, Session
 from zonemta_py.plugin.calls import Round
@@ -214,7 +214,7 @@ def _section(source: TemplateSource, words: Placeholders) -> Headers:
     fields += [("List-Unsubscribe", source.list_unsubscribe), *source.headers]
     made = Headers()
     for name, text in fields:
-        if text is not None and name.lower() not in TO_US:
+        if text is not None and not is_to_us(name):
             made.append(header.unstructured(name, words.hide(text.content)).removesuffix(b"\r\n"))
     made.append(b"MIME-Version: 1.0")
     return made

@@ -18,7 +18,7 @@ from itertools import compress
 from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zonemta_py.mail import notes
+from zonemta_py.mail import metadata, notes
 from zonemta_py.mail.envelope import Recipient
 from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reply import Reply
@@ -138,14 +138,9 @@ def _one_of(*words: str) -> Test:
     return lambda value: isinstance(value, str) and value in words
 
 
-def _noted(one: Recipient) -> bool:
-    return one.noted is None or _recipient_notes(one.noted)
-
-
 def _recipients(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, Recipient) and _address(one.address) and (not one.noted or _recipient_notes(one.noted))
-        for one in value
+        isinstance(one, Recipient) and _address(one.address) and _of_one(one) for one in value
     )
 
 
@@ -165,6 +160,21 @@ def _recipient_notes(value: Any) -> bool:
     return notes.fit(value, notes.RECIPIENT_BYTES_MAX)
 
 
+def _message_meta(value: Any) -> bool:
+    return value is None or metadata.fits(value, metadata.MESSAGE_BYTES_MAX)
+
+
+def _texts_or_none(value: Any) -> bool:
+    return value is None or _texts(value)
+
+
+def _of_one(one: Recipient) -> bool:
+    """Whether notes and metadata of a recipient can be kept."""
+    return (not one.noted or _recipient_notes(one.noted)) and (
+        not one.meta or metadata.fits(one.meta, metadata.RECIPIENT_BYTES_MAX)
+    )
+
+
 def kept(_: Any) -> bool:
     """Of what is nobody's to change."""
     return False
@@ -181,11 +191,16 @@ _SECONDS, _NUMBER = f"be a number of seconds from 0 to {SECONDS_MAX}", "be a who
 _MOMENT = "be UNIX time in ms, before the year 3000"
 _PRIORITY = f"be a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}"
 _RECIPIENTS = (
-    f"be a list of Recipient, each with an address, and notes of at most {notes.RECIPIENT_BYTES_MAX:,} bytes as JSON"
+    f"be a list of Recipient, each with an address, notes of at most {notes.RECIPIENT_BYTES_MAX:,} bytes as JSON, and"
+    f" metadata of at most {metadata.RECIPIENT_BYTES_MAX:,}"
 )
 _NOTES = "be a dict of what JSON knows, of at most {0:,} bytes: it is kept with the {1}"
 _OF_MESSAGE = Rule("notes", _message_notes, _NOTES.format(notes.MESSAGE_BYTES_MAX, "message"))
 _OF_RECIPIENT = Rule("notes", _recipient_notes, _NOTES.format(notes.RECIPIENT_BYTES_MAX, "recipient"))
+_METADATA = (
+    "be None, or a dict of up to 32 names and what JSON knows, of at most {0:,} bytes: it comes back with what is told"
+)
+_META = Rule("meta", _message_meta, _METADATA.format(metadata.MESSAGE_BYTES_MAX))
 _IP = "be an IP address, or empty"
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -240,7 +255,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("life_h", _hours, f"be a number of hours from 0 to {SECONDS_MAX // 3600}"),
         Rule("source", _or_empty(_ip), _IP),
         Rule("headers", _texts, "be a dict of texts"),
+        Rule("chosen", _texts_or_none, "be None, or a dict of texts"),
         _OF_MESSAGE,
+        _META,
     ),
     "notice": (
         Rule("text", _paragraphs, f"be a text of at most {TEXT_MAX:,} characters, with no controls but line feeds"),
@@ -323,7 +340,7 @@ def _getter(fields: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 _GETTERS = {name: _getter([rule.field for rule in rules]) for name, rules in RULES.items()}
 
 CHANGEABLE = frozenset(
-    ("recipients", "notes", "headers", "addresses", "parameters", "ehlo_keywords", "commands", "auth")
+    ("recipients", "notes", "meta", "headers", "chosen", "addresses", "parameters", "ehlo_keywords", "commands", "auth")
 )
 """Fields whose values can be changed where they are."""
 _CHANGEABLE = {
@@ -449,8 +466,8 @@ def _copied(value: Any) -> Any:
     return _whole_copy(value) if type(value) is dict else value
 
 
-def _known(one: Recipient) -> tuple[Recipient, str, dict[str, Any] | None]:
-    return one, one.address, _whole_copy(one.noted) if one.noted else None
+def _known(one: Recipient) -> tuple[Recipient, str, dict[str, Any] | None, dict[str, Any] | None]:
+    return one, one.address, _whole_copy(one.noted) if one.noted else None, _whole_copy(one.meta) if one.meta else None
 
 
 def _whole_copy(value: dict[str, Any]) -> dict[str, Any]:
@@ -469,7 +486,7 @@ def _may_differ(copy: Any, value: Any) -> bool:
         return True
     for old, new in zip(copy, value, strict=True):
         if type(old) is tuple:
-            if old[0] is not new or old[1] is not new.address or new.noted is not None:
+            if old[0] is not new or old[1] is not new.address or new.noted is not None or new.meta is not None:
                 return True
         elif old is not new:
             return True
@@ -497,9 +514,9 @@ def _is_fit(rule: Rule, old: Any, new: Any) -> bool:
         known = {id(one[0]): one[1] for one in old if type(one) is tuple}
         changed = [one for one in new if known.get(id(one), ...) != getattr(one, "address", None)]
         if rule.test is kept:
-            return not changed and [*known] == [*map(id, new)] and all(map(_noted, new))
-        return rule.test(changed) and all(map(_noted, new))
-    if rule.field == "notes":  # what is in them may have been changed
+            return not changed and [*known] == [*map(id, new)] and all(map(_of_one, new))
+        return rule.test(changed) and all(map(_of_one, new))
+    if rule.field in ("notes", "meta"):  # what is in them may have been changed
         return rule.test(new)
     return (type(new) is type(old) and bool(new == old)) or rule.test(new)
 
@@ -508,7 +525,7 @@ def _put(argument: Any, rule: Rule, old: Any) -> None:
     if type(old) is list:
         for one in old:
             if type(one) is tuple and type(one[0]) is Recipient:
-                one[0].address, one[0].noted = one[1:]
+                one[0].address, one[0].noted, one[0].meta = one[1:]
         old = [one[0] if type(one) is tuple else one for one in old]
     setattr(argument, rule.field, old)
 

@@ -348,6 +348,12 @@ class Delivery:
         self.about["notes"] = notes
 
     @property
+    def meta(self) -> dict[str, Any]:
+        """What whoever handed in the message wants to get back (`mail.metadata`), not to be changed; the recipients
+        have their own."""
+        return self.about.get("meta") or {}
+
+    @property
     def user(self) -> str:
         """Who has submitted the message; "": nobody had to say who he is."""
         return self.about.get("user") or ""
@@ -368,7 +374,7 @@ class Delivery:
         return self.about.get("headers") or {}
 
 
-ABOUT = ("user", "origin", "account", "headers", "notes")
+ABOUT = ("user", "origin", "account", "headers", "notes", "meta")
 """Fields of an envelope that are in `Delivery.about`, where it has them."""
 
 

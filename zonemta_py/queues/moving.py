@@ -652,7 +652,7 @@ async def _going_since(giver: Core) -> int:
 async def _inherited(giver: Core, taker: Core) -> list[Operation]:
     """What only the first queue gets."""
     theirs, ours = giver.disk.store, taker.disk.store
-    for family in (keys.SENT, keys.SENT_TO, b"sent-as ", keys.SPOOLED):
+    for family in (keys.SENT, keys.SENT_TO, keys.SENT_ABOUT, b"sent-as ", keys.SPOOLED):
         for rows in _portions(theirs, family):
             await written(taker, list[Operation](rows))
     changes: list[Operation] = []
@@ -691,7 +691,7 @@ def _feedback(giver: Core, taker: Core) -> list[Operation]:
             continue
         if said.raw_bytes:
             _copy_file(giver.config.folder, taker.config.folder, file_of(said.names))
-        changes += operations(record(taker, FEEDBACK, giver.config.queue_number, [ms, list(said)]), ms, said)
+        changes += operations(record(taker, FEEDBACK, giver.config.queue_number, [ms, said.row()]), ms, said)
     return changes
 
 

@@ -3,7 +3,7 @@
 Blocks of decoded DATA go in; the header section is held back until it is whole, gets its trace fields, and goes out
 before the body. What went in comes out byte for byte, but for the fields added (and the empty line after them, if the
 message has no header section) and the fields meant for this server, which are removed, whether or not they are obeyed:
-X-Sending-Zone and `schedule_fields.FIELDS`.
+X-Sending-Zone, `schedule_fields.FIELDS` and X-Meta-… (`mail.metadata`).
 
 Failures: `refusal` is the reply for a header section that is too long, shows a loop or asks for the impossible; from
 then on nothing is kept.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
-from zonemta_py.mail import list_id
+from zonemta_py.mail import list_id, metadata
 from zonemta_py.mail.addresses.senders import ANYBODY, Senders
 from zonemta_py.mail.dkim.canonical import BodyHash, Form
 from zonemta_py.mail.envelope import Envelope
@@ -70,7 +70,9 @@ class Chunks:
 class IngestRules:
     """The same for all messages of a listener. host: our name. trust_zone: X-Sending-Zone may choose the zone.
 
-    trust_fields: obey the other fields meant for us. kept: lower-case names of fields for the envelope.
+    trust_fields: obey the other fields meant for us. takes_metadata: also X-Meta-…, which choose nothing, and so need
+    no trust but that mail may be handed in. chosen: lower-case names of fields that come back with what is told. kept:
+    lower-case names of fields for the envelope.
     hooked: plugins see the body, so it is kept in `Arrival.unseen` for them instead of being cut at once.
     body_form: in which the body is hashed as it passes, for signatures to come; None: not at all.
     """
@@ -84,11 +86,17 @@ class IngestRules:
     terms: Terms = DEFAULT_TERMS
     kept: tuple[str, ...] = KEPT
     body_form: Form | None = None
+    takes_metadata: bool = True
+    chosen: tuple[str, ...] = ()
     kept_names: dict[bytes, str] = field(init=False)
 
     def distrusting(self) -> IngestRules:
         """The same, but none of the fields meant for us speaks."""
         return replace(self, trust_zone=False, trust_fields=False)
+
+    def of_strangers(self) -> IngestRules:
+        """The same of mail that is only forwarded: its metadata say nothing either."""
+        return replace(self.distrusting(), takes_metadata=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kept_names", {name.encode(): name for name in self.kept})
@@ -163,8 +171,9 @@ class Ingest:
 
     def _complete(self, headers: Headers, whole: bytes, end: int) -> None:
         fields = whole[:end]
-        if not _TO_US.isdisjoint(headers.names):
-            self._listen(headers)
+        meta = metadata.FIELD in b"\n".join(headers.names)
+        if meta or not _TO_US.isdisjoint(headers.names):
+            self._listen(headers, meta)
             if self.refusal is not None:
                 return
             fields = headers.build()
@@ -192,8 +201,10 @@ class Ingest:
         if self._hash is not None and self._rules.body_form:
             self.envelope.hashes = {self._rules.body_form: self._hash.digest()}
 
-    def _listen(self, headers: Headers) -> None:
-        """Removes the fields meant for us, and obeys them if they are trusted."""
+    def _listen(self, headers: Headers, meta: bool) -> None:
+        """Removes the fields meant for us, and obeys them if they are trusted. meta: there may be metadata."""
+        if meta:
+            self._take_metadata(headers)
         zone = headers.decoded(SENDING_ZONE)  # as all that is kept: bounded, and no bytes that are not text
         if self._rules.trust_zone and zone:
             self.envelope.sending_zone = zone
@@ -212,6 +223,23 @@ class Ingest:
         except InvalidValue as invalid:
             self.refusal = Reply(550, "5.6.0", str(invalid))
         self._said |= {name.lower(): value for name, value in said.items() if name.lower() in self._rules.kept}
+
+    def _take_metadata(self, headers: Headers) -> None:
+        names = [name.decode("latin-1") for name in headers.names if name.startswith(metadata.FIELD)]
+        most = metadata.MESSAGE_BYTES_MAX + 1
+        fields = [(name, headers.decoded(name, most)) for name in names if name.isascii()]
+        fields += [(name, "") for name in names if not name.isascii()]
+        headers.remove_like(metadata.FIELD)
+        if not self._rules.takes_metadata:
+            return
+        try:
+            said = metadata.of_fields(fields)
+        except metadata.InvalidMetadata as invalid:
+            self.refusal = Reply(550, "5.6.0", str(invalid))
+            return
+        self.envelope.meta = said | (self.envelope.meta or {})  # what is beside the message, as with HTTP, counts more
+        if wrong := metadata.fault(self.envelope.meta, metadata.MESSAGE_BYTES_MAX):
+            self.refusal = Reply(550, "5.6.0", f"the metadata, with X-Meta fields, {wrong}")
 
     def _add_missing(self, headers: Headers) -> bytes:
         added = b""
@@ -239,6 +267,8 @@ class Ingest:
                 found[list_id.FIELD] = list_id.kept(headers.decoded(list_id.FIELD, list_id.READ_MAX))
             if self._said:
                 self.envelope.headers |= self._said
+            if self._rules.chosen:
+                self.envelope.chosen = {name: found[name] for name in self._rules.chosen if found.get(name)}
             no = b"tls-required" in headers.names and headers.get("TLS-Required").strip().lower() == "no"
             self.envelope.tls_optional = no and not self.envelope.require_tls  # RFC 8689 4.2
 

@@ -54,14 +54,20 @@ def asked_headers(config: Config, host: Host) -> frozenset[str]:
     return host.headers.union(name.lower() for zone in config.zones for name in zone.headers)
 
 
+def chosen_headers(config: Config) -> tuple[str, ...]:
+    """Lower-case names of the header fields that come back with what is told of mail."""
+    return tuple(dict.fromkeys(name.lower() for name in config.metadata.headers))
+
+
 def ingest_rules(config: Config, listener: Listener, host: Host) -> IngestRules:
     """What becomes of a message that comes in by that listener, whoever hands it in."""
     windows = frozenset(window.name for window in config.windows)
+    chosen = chosen_headers(config)
     return IngestRules(
         config.server.name, listener.trust_sending_zone, config.limits.header_bytes, config.limits.hops,
         BodyHooks.wanted(host), trust_fields=listener.trust_headers,
-        kept=(*KEPT, *sorted(asked_headers(config, host) - {*KEPT})), body_form=config.body_form,
-        terms=Terms(config.limits.hold_days, windows, _TimeZones()),
+        kept=(*KEPT, *sorted(asked_headers(config, host).union(chosen) - {*KEPT})), body_form=config.body_form,
+        terms=Terms(config.limits.hold_days, windows, _TimeZones()), chosen=chosen,
     )  # fmt: skip
 
 
@@ -94,7 +100,7 @@ class ListenerSettings:
         self.hooked = BodyHooks.wanted(host)
         self.asked = asked_headers(config, host)
         self.rules = ingest_rules(config, listener, host)
-        self.distrusting = self.rules.distrusting()
+        self.distrusting, self.strange = self.rules.distrusting(), self.rules.of_strangers()
         self.banner = f"220 {self.hostname} ESMTP\r\n".encode()
         self._greetings: dict[tuple[bool, bool], bytes] = {}
         self._greetings_min = 0

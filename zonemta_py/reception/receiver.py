@@ -113,7 +113,7 @@ class Receiver:
         self._received_ns = time.monotonic_ns()
         rules = site.rules if not session.account else site.rules_for(session.account)
         if stranger:
-            rules = site.distrusting
+            rules = site.strange
         senders = ANYBODY if stranger else session.senders
         self._ingest = Ingest(rules, envelope, opening, transaction, envelope.received_ms, senders)
         if stranger:

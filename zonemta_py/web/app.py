@@ -42,8 +42,8 @@ _BODIES = (
     campaign_bodies.CampaignTimes, campaign_bodies.Decision, campaign_bodies.NewText,
     campaign_bodies.Order, campaign_bodies.TrialDocument,
     suppression_rows.Suppressions, suppression_rows.Forget, suppression_rows.GuardEnd,
-    feedback_rows.FeedbackRows, feedback_rows.Wishes, models.PersonDocument, queues.Acknowledgement,
-    queues.NegativeAcknowledgement, queues.Extension,
+    feedback_rows.FeedbackRows, feedback_rows.Wishes, models.PersonDocument, models.AddresseeDocument,
+    queues.Acknowledgement, queues.NegativeAcknowledgement, queues.Extension,
     bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument,
     bodies.TaskDocument, bodies.Start, bodies.Reload, bodies.Drain, bodies.ZoneToNode, bodies.BalanceNodes,
 )  # fmt: skip

@@ -86,7 +86,9 @@ class RequestContext:
         self.config, self.queue, self.gate, self.tls_terms = config, queue, gate, tls_terms
         self.site = ListenerSettings(config, config.http.listener, queue, host, gate, Login({}))
         self.keys = ApiKeys(config.http.keys, local, self.site.permissions)
-        self.templates = TemplateCheck(queue, self.site.rules.terms, config.links.enabled, self.site.asked)
+        self.templates = TemplateCheck(
+            queue, self.site.rules.terms, config.links.enabled, self.site.asked, self.site.rules.chosen
+        )
         self.attachments = AttachmentDesk(config, self.site.clock_ms)
         self.queues = NamedQueues(config, queue)
         self.shares = RequestShares(config.http.requests, config.http.requests_per_key, opened.requests)

@@ -80,7 +80,7 @@ _values = attrgetter(*_FIELDS)
 def delivery_row(delivery: Delivery) -> list[Any]:
     row = [*_values(delivery)]
     row[_RECIPIENTS] = [
-        [r.address, r.notify, r.orcpt, None, r.noted] if r.noted else [r.address, r.notify, r.orcpt]
+        [r.address, r.notify, r.orcpt, None, r.noted, r.meta] if r.noted or r.meta else [r.address, r.notify, r.orcpt]
         for r in delivery.recipients
     ]
     return row

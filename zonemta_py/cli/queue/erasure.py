@@ -221,12 +221,12 @@ def _erased(config: Config, person: DataSubject) -> tuple[int, int, int, int]:
     kept = [place / FOLDER for place in folders.every(config.folder).values() if (place / FOLDER).is_dir()]
     for place in (one for folder in kept for one in sorted(folder.iterdir())):
         if place.is_dir():
-            letters, rings = erasure.in_folder(place, person.erased)
+            letters, rings = erasure.in_folder(place, person.erased, person.is_)
             found[0] += letters
             found[1] += rings
     for sink in config.event_sinks:
         if sink.path is not None:
-            lines, files = erasure.in_files(sink.path, person.erased)
+            lines, files = erasure.in_files(sink.path, person.erased, person.is_)
             found[2] += lines
             found[3] += files
     return found[0], found[1], found[2], found[3]

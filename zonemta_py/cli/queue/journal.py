@@ -33,7 +33,7 @@ _FIELDS: dict[int, tuple[str, ...]] = {
     Type.DELIVERY: DeliveryRecord._fields,
     Type.IN_DOUBT: InDoubtRecord._fields,
     Type.TASK: TaskRecord._fields,
-    Type.MOVED: ("id", "zone", "recipients", "state", "flow"),
+    Type.MOVED: ("id", "zone", "recipients", "state", "flow", "about"),
     Type.STANDING: ("change", "about", "value", "cause"),
 }
 """The last two as they have been printed ever since; other types are printed as they are written."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
+from json import dumps as to_json
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -27,6 +28,7 @@ _DETAILS = ("stage", "local", "started_ms", "took_ms", "site", "size", "protocol
 """For programs: not in the words."""
 _FIRST = ("sender", "subject", "code", "enhanced", "reply", "text", "cause", "remote", "host")
 """Of what else a row says, in this order."""
+_TOLD = ("metadata", "headers")
 _NAMED, _IDS = 3, 4
 _JUST_NOW_S = 1.5
 _LOOK_S = 1.0
@@ -149,6 +151,8 @@ def _said(row: dict[str, Any]) -> str:
         for name, value in row.items()
         if name not in (*_KNOWN, *_FIRST, *_DETAILS) and isinstance(value, int | str | float) and value
     ]
+    if row["what"] == "accepted" or row["what"].startswith("came back"):  # the rows between have the same
+        rest += [f"{name} {to_json(row[name], ensure_ascii=False)}" for name in _TOLD if row.get(name)]
     return ", ".join([" ".join(first), *rest]).strip(", ")
 
 

@@ -4,6 +4,8 @@ Four are written for every message, and there a class costs as much again as the
 byte for byte the same (tests/queue/test_journal_records.py): ENVELOPE (`queue.lifecycle.accept`, whose metadata are
 packed for the store already), START (`Lease.row`), DELIVERY (`queue.lifecycle.settle`) and FINISH (`Core`). The lake's
 reader takes millions of them by position (`pipeline.journal.rows`). Values of the store: `disk.notes`.
+
+`about`, of records about recipients: what their message's metadata and theirs are (`mail.metadata`); None: nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from zonemta_py.disk.packing import pack
+from zonemta_py.mail.metadata import about
 
 DELIVERED, DEFERRED, BOUNCED, HELD, RELEASED, POSTPONED, DOUBTFUL = 1, 2, 3, 4, 5, 6, 7
 """Verdicts of an outcome. HELD: a plugin held it. RELEASED: not tried, back to the queue, no attempt counted.
@@ -53,16 +56,17 @@ def address_of(who: Any) -> str:
 
 
 class RecipientRow(NamedTuple):
-    """A recipient of an ENVELOPE. notify, orcpt: RFC 3461."""
+    """A recipient of an ENVELOPE. notify, orcpt: RFC 3461. meta: its metadata; the message's are in `metadata`."""
 
     zone: str
     address: str
     notify: int = 0
     orcpt: str | None = None
+    meta: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, fields: list[Any]) -> RecipientRow:
-        return cls(*fields[:4])
+        return cls(*fields[:5])
 
 
 class EnvelopeRecord(NamedTuple):
@@ -92,6 +96,10 @@ class EnvelopeRecord(NamedTuple):
     def zones(self) -> list[str]:
         return list(dict.fromkeys([row[0] for row in self.recipients]))
 
+    @property
+    def about(self) -> list[Any] | None:
+        return about(self.metadata, ((row[1], row[4]) for row in self.recipients if len(row) > 4))
+
 
 class OpenRecord(NamedTuple):
     """The file of a large body is about to be made."""
@@ -117,13 +125,14 @@ class StartRecord(NamedTuple):
     since_ms: int
     provider: str = ""
     size: int = 0
+    about: list[Any] | None = None
 
     def pack(self) -> bytes:
-        return pack(self)
+        return pack(self if self.about else self[:8])
 
     @classmethod
     def of(cls, fields: list[Any]) -> StartRecord:
-        return cls._make(fields) if len(fields) == 8 else cls(*fields[:8])
+        return cls(*fields[:9])
 
     @property
     def people(self) -> list[str]:
@@ -183,17 +192,18 @@ class DeliveryRecord(NamedTuple):
     outcomes: list[OutcomeRow]
     trace: DeliveryTrace
     notes: list[Any] | None = None
+    about: list[Any] | None = None
 
     def pack(self) -> bytes:
         rows = [row if row.by else row[:10] if row.agreed else row[:9] for row in self.outcomes]
-        return pack([*self[:4], rows, self.trace, *([self.notes] if self.notes else [])])
+        more = [self.notes, self.about] if self.about else [self.notes] if self.notes else []
+        return pack([*self[:4], rows, self.trace, *more])
 
     @classmethod
     def of(cls, fields: list[Any]) -> DeliveryRecord:
         lease, message_id, zone, destination, outcomes, trace = fields[:6]
         rows = [OutcomeRow.of(row) for row in outcomes]
-        notes = fields[6] if len(fields) > 6 else None
-        return cls(lease, message_id, zone, destination, rows, DeliveryTrace.of(trace), notes)
+        return cls(lease, message_id, zone, destination, rows, DeliveryTrace.of(trace), *fields[6:8])
 
 
 class FinishRecord(NamedTuple):
@@ -223,10 +233,11 @@ class InDoubtRow(NamedTuple):
     action: str
     destination: str = ""
     why: str = ""
+    about: list[Any] | None = None
 
     @classmethod
     def of(cls, fields: list[Any]) -> InDoubtRow:
-        return cls(*fields[:7])
+        return cls(*fields[:8])
 
 
 class InDoubtRecord(NamedTuple):
@@ -236,7 +247,10 @@ class InDoubtRecord(NamedTuple):
     recipients: list[InDoubtRow]
 
     def pack(self) -> bytes:
-        rows = [row if row.why else row[:6] if row.destination else row[:5] for row in self.recipients]
+        rows = [
+            row if row.about else row[:7] if row.why else row[:6] if row.destination else row[:5]
+            for row in self.recipients
+        ]
         return pack([self.leases, rows])
 
     @classmethod
@@ -250,8 +264,8 @@ class RemovedRecord(NamedTuple):
     where: {destination, due} the keys' places, where they are known (due is [] where none was deferred); `campaign`,
     `tenant`: of the message; `envelope`: the metadata of a message that no recipient was left of, and `request`: as of
     `EnvelopeRecord`; `lost`: it was lost
-    to damage, and that case in quarantine/ has what is left; `by`: [plugin, hook] of who has dropped them. None: where
-    they were is unknown.
+    to damage, and that case in quarantine/ has what is left; `by`: [plugin, hook] of who has dropped them; `about`: as
+    of other records. None: where they were is unknown.
     """
 
     id: str
@@ -271,6 +285,10 @@ class RemovedRecord(NamedTuple):
     def more(self) -> dict[str, Any]:
         """`where`, {} if that is unknown."""
         return self.where or {}
+
+    @property
+    def about(self) -> list[Any] | None:
+        return self.more.get("about")
 
     @property
     def envelope(self) -> dict[str, Any] | None:
@@ -295,10 +313,11 @@ class MovedRecord(NamedTuple):
     recipients: list[str]
     due_ms: int = 0
     flow: str = ""
+    about: list[Any] | None = None
 
     def pack(self) -> bytes:
-        return pack(self if self.flow else self[:4])
+        return pack(self if self.about else self[:5] if self.flow else self[:4])
 
     @classmethod
     def of(cls, fields: list[Any]) -> MovedRecord:
-        return cls(*fields[:5])
+        return cls(*fields[:6])

@@ -78,7 +78,8 @@ class FeedbackRecord(NamedTuple):
     "message-id", "feedback-id", "headers"; "": it was not (`queue.feedback.ties`). names: what makes it the same when
     it comes twice. raw_bytes: size of the file in `feedback/`, 0: none. again: it was known, but what follows from it
     had been undone; it is not counted. place: of a bounce, the provider that had taken the mail, or the site; ""
-    unknown (`queue.feedback.takers`)."""
+    unknown (`queue.feedback.takers`). about: of message
+    and recipient (`mail.metadata`)."""
 
     kind: str
     recipient: str
@@ -103,14 +104,19 @@ class FeedbackRecord(NamedTuple):
     raw_bytes: int = 0
     again: bool = False
     place: str = ""
+    about: list[Any] | None = None
 
     def pack(self) -> bytes:
-        return pack(self)
+        return pack(self.row())
+
+    def row(self) -> list[Any]:
+        """In its shortest form."""
+        return list(self if self.about else self[:23])
 
     @classmethod
     def of(cls, fields: list[Any]) -> FeedbackRecord:
         """Raises ValueError: they are not a record's."""
         try:
-            return cls(*fields[:23])
+            return cls(*fields[:24])
         except TypeError as error:
             raise ValueError(f"not feedback: {error}") from None

@@ -2,7 +2,8 @@
 
 Promise: sequence numbers, times, types and the order of records stay; the new file is on stable storage and has been
 read back before it atomically replaces the old one, so a crash leaves the old or the new one. What belongs to
-the person alone goes too: merge values, ORCPT, and the kept header fields of a message that had no other recipient.
+the person alone goes too: merge values, ORCPT, metadata, and, in a record that names nobody else, the message's
+metadata and the header fields that are kept or come back.
 A damaged segment is reported. It is rewritten if it names the person, or may do so in the damaged bytes: then all
 records that can be read are kept, and LOST records stand for the rest, as after a repair (`journal.segments.repair`).
 Failures: OSError of the disk; then nothing has changed.
@@ -21,7 +22,7 @@ from zonemta_py.disk.files import fresh_file
 from zonemta_py.disk.frame import Damage, Record, frame, parse
 from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.mail import EnvelopeRecord, RecipientRow
+from zonemta_py.journal.records.mail import EnvelopeRecord, RecipientRow, address_of
 from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.journal.records.taken import FEEDBACK, MESSAGE
 from zonemta_py.journal.segments import files, lost_record
@@ -87,13 +88,14 @@ def _erased(record: Record, person: DataSubject) -> tuple[Record, int]:
     if not _names(record, person):
         return record, 0
     body = unpack(record.body)
-    alone = _own_rows(body, person) if record.type == Type.ENVELOPE else 0
+    alone = _own_rows(body, person) if record.type == Type.ENVELOPE else _own_metadata(record.type, body, person)
     if record.type == Type.TAKEN and body[0] == MESSAGE:
         alone = _own_rows(body[2], person)
     elif record.type == Type.TAKEN and body[0] == FEEDBACK:
-        body[2][1] = list(FeedbackRecord.of(body[2][1])._replace(names=[]))
+        alone = _own_about(body[2][1][23:24], [body[2][1][1]], person)
+        body[2][1] = FeedbackRecord.of(body[2][1])._replace(names=[]).row()
     if record.type == Type.FEEDBACK:  # by a hash of the address it would be known when it came again
-        body = list(FeedbackRecord.of(body)._replace(names=[]))
+        body = FeedbackRecord.of(body)._replace(names=[]).row()
     body, count = person.erased(body)
     return record._replace(body=pack(body)), count + alone
 
@@ -111,10 +113,60 @@ def _own_rows(body: list[Any], person: DataSubject) -> int:
             elif isinstance(value, list):
                 row[index] = [""] * len(value)
                 emptied += len(value)
-    headers = envelope.metadata.get("headers")
-    if headers and len(mine) == len(envelope.recipients):
-        envelope.metadata["headers"] = dict.fromkeys(headers, "")
-        emptied += len(headers)
+            elif isinstance(value, dict):
+                row[index] = {}
+                emptied += len(value)
+    if len(mine) == len(envelope.recipients):
+        emptied += _empty_envelope(envelope.metadata)
+    return emptied
+
+
+def _empty_envelope(metadata: dict[str, Any]) -> int:
+    emptied = 0
+    for name in ("headers", "chosen"):
+        if fields := metadata.get(name):
+            metadata[name] = dict.fromkeys(fields, "")
+            emptied += len(fields)
+    if meta := metadata.get("meta"):
+        metadata["meta"] = {}
+        emptied += len(meta)
+    return emptied
+
+
+def _own_metadata(kind: int, body: list[Any], person: DataSubject) -> int:
+    """Empties, in a record about recipients, what it says as `about` of the person alone; how many values that were."""
+    match kind:
+        case Type.START:
+            return _own_about(body[8:9], [address_of(who) for who in body[4]], person)
+        case Type.DELIVERY:
+            return _own_about(body[7:8], [address_of(who) for row in body[4] for who in row[5]], person)
+        case Type.IN_DOUBT:
+            return sum(_own_about(row[7:8], [row[2]], person) for row in body[1])
+        case Type.MOVED:
+            return _own_about(body[5:6], body[2], person)
+        case Type.TASK if body[0] in ("did", "undid"):
+            return sum(_own_about(row[6:7], [row[1]], person) for row in body[2][1])
+        case Type.FEEDBACK:
+            return _own_about(body[23:24], [body[1]], person)
+        case Type.REMOVED if len(body) > 4 and body[4]:
+            of = body[4].get("envelope")
+            emptied = _empty_envelope(of) if of and all(map(person.is_, body[2])) else 0
+            return emptied + _own_about([body[4].get("about")], body[2], person)
+    return 0
+
+
+def _own_about(of: list[Any], people: list[str], person: DataSubject) -> int:
+    """of: what the record has there, if it has that. people: whom it is about."""
+    if not of or not of[0]:
+        return 0
+    own, chosen, theirs = of[0][:3]
+    emptied = 0
+    for address in [one for one in theirs if person.is_(one)]:
+        emptied += len(theirs.pop(address))
+    if all(map(person.is_, people)):
+        emptied += len(own) + len(chosen)
+        own.clear()
+        chosen.clear()
     return emptied
 
 

@@ -1,10 +1,11 @@
 """Erasure of one person from the lake: every Parquet file of every table, day and version, plans, and text beside them.
 
 A file that names the person is rewritten, row group by row group, beside the old one, put on stable storage, and
-atomically replaces it; its rows, their order and its schema stay. So versions that `table` keeps for active readers are
-covered like live ones, and no day changes its version: what was made from a day need not be made again. From plans of
-campaigns (columns chunk, n, body) the recipient is removed altogether: nothing is to be sent there. The caller holds
-`table.locked`. Failures: OSError, and pyarrow's for damaged files, as a FileProof with `damage`.
+atomically replaces it; its rows, their order and its schema stay. Metadata go with the recipient that they are of. So
+versions that `table` keeps for active readers are covered like live ones, and no day changes its version: what was made
+from a day need not be made again. From plans of campaigns (columns chunk, n, body) the recipient is removed altogether:
+nothing is to be sent there. The caller holds `table.locked`. Failures: OSError, and pyarrow's for damaged files, as a
+FileProof with `damage`.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ def _without(rows: pa.Table, person: DataSubject, place: FileProof) -> pa.Table:
     hit: set[int] = set()
     if set(rows.column_names) >= _PLAN:
         rows = _without_recipient(rows, person, place, hit)
+    rows = _without_metadata(rows, person, place, hit)
     for index, name in enumerate(rows.column_names):
         column = rows.column(index)
         if not _column_touched(column, person):
@@ -124,6 +126,25 @@ def _without(rows: pa.Table, person: DataSubject, place: FileProof) -> pa.Table:
         fresh = pa.chunked_array([pa.array(_as_maps(values, column.type), type=column.type)])
         rows = rows.set_column(index, rows.schema.field(name), fresh)
     place.entries += len(hit)
+    return rows
+
+
+def _without_metadata(rows: pa.Table, person: DataSubject, place: FileProof, hit: set[int]) -> pa.Table:
+    """Of rows about the person: each is about one recipient."""
+    there = [name for name in ("metadata", "headers") if name in rows.column_names]
+    if not there or "recipient" not in rows.column_names:
+        return rows
+    mine = [row for row, who in enumerate(rows.column("recipient").to_pylist()) if who and person.is_(who)]
+    for name in there:
+        values = rows.column(name).to_pylist()
+        said = [row for row in mine if values[row] is not None]
+        for row in said:
+            values[row] = None
+        if said:
+            field = rows.schema.field(name)
+            rows = rows.set_column(rows.column_names.index(name), field, pa.array(values, type=field.type))
+            place.replaced += len(said)
+            hit |= {*said}
     return rows
 
 

@@ -165,10 +165,30 @@ def _envelope(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     add = rows.append
     for (seq, ms), body in zip(heads, bodies, strict=True):
-        message, known = body[0], _known(body[1])
+        message, metadata, known = body[0], body[1], _known(body[1])
+        told = "meta" in metadata
         for part, recipient in enumerate(body[2] or [(None, None)]):
-            add((seq, part, ms, message, recipient[0], recipient[1], *known))
+            about = _UNTOLD
+            if told:
+                own = recipient[4] if len(recipient) > 4 else None
+                about = _said(metadata["meta"], metadata.get("chosen"), own)
+            add((seq, part, ms, message, recipient[0], recipient[1], *known, *about))
     return rows
+
+
+_TOLD = ("metadata", "headers")
+_UNTOLD: tuple[Any, Any] = (None, None)
+"""Columns, and what is in them of records without."""
+
+
+def _about(of: Any, address: Any) -> tuple[Any, Any]:
+    """The columns _TOLD. of: as a record has it last (`mail.metadata`), or nothing."""
+    return _said(of[0], of[1], of[2].get(address)) if of else _UNTOLD
+
+
+def _said(own: Any, chosen: Any, theirs: Any) -> tuple[Any, Any]:
+    whole = {**(own or {}), **(theirs or {})}
+    return _json(whole) if whole else None, _json(chosen) if chosen else None
 
 
 _ENVELOPE = ("sender", "size", "received_at", "campaign", "tenant", "origin", "user", "protocol", "subject")
@@ -187,10 +207,11 @@ def _start(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     add = rows.append
     for (seq, ms), body in zip(heads, bodies, strict=True):
-        lease, message, zone, destination, recipients, since_ms, provider, size = (*body, None, None)[:8]
+        lease, message, zone, destination, recipients, since_ms, provider, size, of = (*body, None, None, None)[:9]
         for part, who in enumerate(recipients):
             address = who if who.__class__ is str else who[0]
-            add((seq, part, ms, message, zone, address, size, lease, destination, since_ms or None, provider))
+            about = _UNTOLD if of is None else _about(of, address)
+            add((seq, part, ms, message, zone, address, size, lease, destination, since_ms or None, provider, *about))
     return rows
 
 
@@ -199,6 +220,7 @@ def _delivery(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     add = rows.append
     for (seq, ms), body in zip(heads, bodies, strict=True):
         lease, message, zone, destination, outcomes, trace = body[:6]
+        of = body[7] if len(body) > 7 else None
         if len(trace) < 8:
             trace = trace + _PAD
         remote, local, tls, started_ms, took_ms, source, site, provider = trace[:8]
@@ -212,7 +234,8 @@ def _delivery(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
             said = (name, code, enhanced, text, stage, kind or None, rule or None, relayed)
             for who in recipients:
                 address, due_ms = (who, None) if who.__class__ is str else (who[0], who[2] or None)
-                add((seq, part, ms, lease, message, zone, address, destination, *said, due_ms, *known))
+                about = _UNTOLD if of is None else _about(of, address)
+                add((seq, part, ms, lease, message, zone, address, destination, *said, due_ms, *known, *about))
                 part += 1
     return rows
 
@@ -224,25 +247,40 @@ def _message(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
 def _in_doubt(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for (seq, ms), body in zip(heads, bodies, strict=True):
-        found = [row[:5] for row in body[1]] or [_nothing(5)]
-        rows += [(seq, n, ms, *row[:3], row[3] or None, row[4]) for n, row in enumerate(found)]
+        found = body[1] or [_nothing(5)]
+        rows += [
+            (seq, n, ms, *row[:3], row[3] or None, row[4], *_about(row[7] if len(row) > 7 else None, row[2]))
+            for n, row in enumerate(found)
+        ]
     return rows
 
 
 def _removed(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     for (seq, ms), body in zip(heads, bodies, strict=True):
-        more = body[4] if len(body) > 4 else {}
+        more = (body[4] if len(body) > 4 else None) or {}
         if more.get("kept"):  # it had bounced, and was kept for a while
             continue
         known = (body[3], more.get("destination"), *_known(more.get("envelope") or {}))
-        rows += [(seq, part, ms, body[0], body[1], who, *known) for part, who in enumerate(body[2] or [None])]
+        rows += [
+            (seq, part, ms, body[0], body[1], who, *known, *_about(more.get("about"), who))
+            for part, who in enumerate(body[2] or [None])
+        ]
     return rows
 
 
 def _moved(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
     return [
-        (seq, part, ms, body[0], body[1], address, body[3] or None)
+        (
+            seq,
+            part,
+            ms,
+            body[0],
+            body[1],
+            address,
+            body[3] or None,
+            *_about(body[5] if len(body) > 5 else None, address),
+        )
         for (seq, ms), body in zip(heads, bodies, strict=True)
         for part, address in enumerate(body[2] or [None])
     ]
@@ -291,10 +329,13 @@ def _task(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
         if what in ("did", "undid"):
             zone, found, _, verb = value[:4]
             known: tuple[Any, ...] = (what, verb, str(number), None, None)
-            rows += [(seq, part, ms, row[0], zone, row[1], *known) for part, row in enumerate(found or [(None, None)])]
+            rows += [
+                (seq, part, ms, row[0], zone, row[1], *known, *_about(row[6] if len(row) > 6 else None, row[1]))
+                for part, row in enumerate(found or [(None, None)])
+            ]
         else:
             known = what, value.get("verb"), str(number or seq), _json(value), value.get("cause")
-            rows.append((seq, 0, ms, None, None, None, *known))
+            rows.append((seq, 0, ms, None, None, None, *known, *_UNTOLD))
     return rows
 
 
@@ -319,7 +360,8 @@ def _feedback(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
         known = one.message, one.zone, one.recipient, one.campaign, one.tenant, one.code, one.enhanced, one.text
         said = one.reply_class, one.rule, one.reporter, one.via, one.kind, one.genuine
         value = _json(told | {"agreed": one.agreed, "again": one.again})
-        rows.append((seq, 0, ms, *(part or None for part in (*known, *said)), value))
+        about = _about(one.about, one.recipient)
+        rows.append((seq, 0, ms, *(part or None for part in (*known, *said)), value, *about))
     return rows
 
 
@@ -338,23 +380,23 @@ def _json(value: Any) -> str:
 _PLAIN = _Form((), _bare)
 _FORMS: dict[int, _Form] = {
     Type.SEGMENT: _Form(("value",), _value),
-    Type.ENVELOPE: _Form(("id", "zone", "recipient", *_ENVELOPE), _envelope),
+    Type.ENVELOPE: _Form(("id", "zone", "recipient", *_ENVELOPE, *_TOLD), _envelope),
     Type.OPEN: _Form(("id",), _message),
     Type.START: _Form(
-        ("id", "zone", "recipient", "size", "lease", "destination", "started_at", "provider"), _start
+        ("id", "zone", "recipient", "size", "lease", "destination", "started_at", "provider", *_TOLD), _start
     ),
     Type.DELIVERY: _Form(
         (
             "lease", "id", "zone", "recipient", "destination", "verdict", "code", "enhanced", "reply", "stage", "class",
             "rule", "relayed", "due_at", "remote", "local", "tls", "started_at", "took_ms", "source", "site",
-            "provider",
+            "provider", *_TOLD,
         ),
         _delivery,
     ),
     Type.FINISH: _Form(("id",), _message),
-    Type.IN_DOUBT: _Form(("id", "zone", "recipient", "started_at", "reason"), _in_doubt),
-    Type.REMOVED: _Form(("id", "zone", "recipient", "reason", "destination", *_ENVELOPE), _removed),
-    Type.MOVED: _Form(("id", "zone", "recipient", "due_at"), _moved),
+    Type.IN_DOUBT: _Form(("id", "zone", "recipient", "started_at", "reason", *_TOLD), _in_doubt),
+    Type.REMOVED: _Form(("id", "zone", "recipient", "reason", "destination", *_ENVELOPE, *_TOLD), _removed),
+    Type.MOVED: _Form(("id", "zone", "recipient", "due_at", *_TOLD), _moved),
     Type.LOST: _Form(("value",), _value),
     Type.STANDING: _Form(("what", "kind", "name", "value", "reason"), _standing),
     Type.SUPPRESS: _Form(("recipient", "kind", "reason", "name", "campaign", "value"), _suppress),
@@ -362,10 +404,10 @@ _FORMS: dict[int, _Form] = {
     Type.FEEDBACK: _Form(
         (
             "id", "zone", "recipient", "campaign", "tenant", "code", "enhanced", "reply", "class", "rule", "remote",
-            "what", "kind", "name", "value",
+            "what", "kind", "name", "value", *_TOLD,
         ),
         _feedback,
     ),
-    Type.TASK: _Form(("id", "zone", "recipient", "what", "kind", "name", "value", "reason"), _task),
+    Type.TASK: _Form(("id", "zone", "recipient", "what", "kind", "name", "value", "reason", *_TOLD), _task),
     Type.TAKEN: _Form(("what", "name", "id", "zone", "recipient", "kind"), _taken),
 }  # fmt: skip

@@ -21,7 +21,7 @@ _COLUMNS = (
     "reply string, stage string, class string, rule string, relayed boolean, due_at timestamp, remote string, "
     "local string, tls string, started_at timestamp, took_ms int, source string, site string, provider string, "
     "reason string, what string, kind string, name string, value string, segment string, "
-    "node string"
+    "node string, metadata string, headers string"
 )
 _ARROW = {
     "bigint": pa.int64(),

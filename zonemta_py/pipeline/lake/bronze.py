@@ -58,6 +58,7 @@ _UNIQUE = (
     "started_at",
     "took_ms",
     "value",
+    "metadata",
 )
 _PACKED = dict.fromkeys(("seq", "at", "lease", "received_at", "due_at", "started_at"), "DELTA_BINARY_PACKED")
 

@@ -33,18 +33,19 @@ ENDS = ("delivered", "bounced")
 _KEY = ("seq", "part", "at", "id", "recipient", "verdict", "started_at", "due_at")
 _RESULT = (
     "zone", "source", "site", "provider", "took_ms", "code", "enhanced", "reply", "stage", "class", "rule", "tls",
-    "remote", "node",
+    "remote", "node", "metadata", "headers",
 )  # fmt: skip
 MESSAGE = ("sender", "size", "received_at", "campaign", "tenant")
 
 COLUMNS = (
     "id", "recipient", "domain", "zone", "sender", "campaign", "tenant", "source", "site", "provider",
     "started_at", "at", "took_ms", "attempt", "verdict", "code", "enhanced", "reply", "stage", "class", "rule",
-    "tls", "remote", "size", "received_at", "first_at", "final", "seq", "part", "node", "day",
+    "tls", "remote", "size", "received_at", "first_at", "final", "seq", "part", "node", "metadata",
+    "headers", "day",
 )  # fmt: skip
 """first_at: when the recipient's first attempt began. final: this attempt ended the recipient; a bounce
 that was kept has not, if a task has queued it again and it was tried again. seq, part: journal's. node: whose
-journal that is; "" where nobody said."""
+journal that is; "" where nobody said. metadata, headers: JSON, null if there are none."""
 
 _MADE = {"domain": pa.string(), "attempt": pa.int32(), "first_at": ROWS.field("at").type, "final": pa.bool_()}
 SCHEMA = pa.schema([(name, (_MADE | {"day": pa.date32()}).get(name) or ROWS.field(name).type) for name in COLUMNS])

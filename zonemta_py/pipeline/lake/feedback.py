@@ -47,7 +47,7 @@ def rows(bronze: DataFrame, deliveries: DataFrame, days: Sequence[date] | None) 
         f.col("t.remote").alias("reporter"), f.col("t.what").alias("via"), f.col("t.name").alias("genuine"),
         "told.form", "told.tied", "told.scope", "told.message_id", "told.agreed", "d.provider", "d.source", "d.site",
         f.expr("case when d.verdict = 'delivered' then d.at end").alias("delivered_at"), "d.received_at",
-        "t.seq", f.expr("coalesce(t.node, '')").alias("node"), "t.day",
+        "t.seq", f.expr("coalesce(t.node, '')").alias("node"), "t.metadata", "t.headers", "t.day",
     )  # fmt: skip
 
 

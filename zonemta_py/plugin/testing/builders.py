@@ -18,9 +18,11 @@ def envelope(*recipients: str | Recipient, sender: str = SHOP, **fields: Any) ->
 
 def delivery(*recipients: str | Recipient, sender: str = SHOP, **fields: Any) -> Delivery:
     """Of a short message to these recipients, or to anna@example.com, at the first attempt. fields: any of a Delivery,
-    and `notes`, `user`, `origin`, `account` and `headers`."""
+    and `notes`, `meta`, `user`, `origin`, `account` and `headers`."""
     people = _people(recipients)
-    about = {name: fields.pop(name) for name in ("notes", "user", "origin", "account", "headers") if name in fields}
+    about = {
+        name: fields.pop(name) for name in ("notes", "meta", "user", "origin", "account", "headers") if name in fields
+    }
     body = fields.get("body") or b"Subject: hello\r\n\r\nHello!\r\n"
     given: dict[str, Any] = {
         "lease": 1, "id": "1", "zone": "default", "destination": people[0].domain, "size": len(body), "chunks": 1,

@@ -55,6 +55,9 @@ async def forget(queue: QueueContext, who: str) -> dict[str, int]:
         async for rows in _portions(core, keys.SENT_TO):
             theirs: list[Operation] = [(key, None) for key, value in rows if person(_address(value)) == who]
             core.disk.lines.submit(theirs, immediately, sync=False, keep=True)
+        async for rows in _portions(core, keys.SENT_ABOUT):
+            about = core.counters.sent.about_person(rows, who)
+            core.disk.lines.submit(about, immediately, sync=False, keep=True)
         await asyncio.to_thread(queue.feedback_register.unread.drop_naming, who)
         async for rows in _portions(core, keys.FEEDBACK):
             core.disk.lines.submit(queue.feedback_register.erased(rows, who), immediately, sync=False, keep=True)

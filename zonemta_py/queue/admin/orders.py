@@ -21,9 +21,11 @@ from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.campaign_counters import REMOVED
 from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.locator import Located, find_any
+from zonemta_py.queue.core.messages import about_of
 from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.context import QueueContext
 from zonemta_py.queue.questions.question import Refused
+from zonemta_py.schedule.batch import Entry
 
 DROPPED = "dropped by an operator"
 
@@ -52,7 +54,7 @@ async def _release(queue: QueueContext, message_id: str) -> int:
     for zone, addresses in found.items():
         core.schedule.zones[zone].promise([keys.deferred(zone, due_ms, message_id, one) for one in addresses])
         flow = Note.of(core.disk.store.get(keys.held(zone, message_id, addresses[0])) or b"").flow
-        moved = MovedRecord(message_id, zone, addresses, due_ms, flow)
+        moved = MovedRecord(message_id, zone, addresses, due_ms, flow, _about(queue, message_id, zone, addresses))
         written.append((core.disk.ledger.open(Type.MOVED, moved.pack()), moved))
     await core.disk.journal.stable()
     await core.disk.lines.stable()  # the store cannot be read while its disk has errors
@@ -63,8 +65,11 @@ async def _release(queue: QueueContext, message_id: str) -> int:
 
 async def _drop(queue: QueueContext, message_id: str) -> int:
     core = queue.core
-    found = _held(queue, message_id)
-    removed = [RemovedRecord(message_id, zone, addresses, DROPPED) for zone, addresses in found.items()]
+    found, told = _held(queue, message_id), partial(_about, queue, message_id)
+    removed = [
+        RemovedRecord(message_id, zone, addresses, DROPPED, {"about": of} if (of := told(zone, addresses)) else None)
+        for zone, addresses in found.items()
+    ]
     written = [core.disk.ledger.open(Type.REMOVED, one.pack()) for one in removed]
     await core.disk.journal.stable()
     await core.disk.lines.stable()  # the store cannot be read while its disk has errors
@@ -88,6 +93,15 @@ def _held(queue: QueueContext, message_id: str) -> dict[str, list[str]]:
         raise Refused(f"message {message_id!r} is already being released or deleted; try again in a moment")
     busy.update(theirs)
     return found
+
+
+def _about(queue: QueueContext, message_id: str, zone: str, addresses: list[str]) -> list[Any] | None:
+    """What the records tell of them (`mail.metadata`). The message may be damaged."""
+    store, people = queue.core.disk.store, list[Entry]()
+    for address in addresses:
+        key = keys.held(zone, message_id, address)
+        people.append(Entry(key, message_id, address, Note.of(store.get(key) or b"")))
+    return about_of(queue.core.messages, message_id, people)
 
 
 def _keys(message_id: str, found: dict[str, list[str]]) -> list[bytes]:

@@ -7,13 +7,14 @@ the last pin it is dropped, and read again from the store when needed. So the st
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.bodies import restore
 from zonemta_py.disk.leveldb.store import Operation, Store, StoreDamaged
-from zonemta_py.disk.notes import Existence
-from zonemta_py.mail import edits
+from zonemta_py.disk.notes import Existence, Note
+from zonemta_py.mail import edits, metadata
 from zonemta_py.mail.limits import CHUNK_BYTES
 from zonemta_py.queue.core.bodies import Bodies
 from zonemta_py.queue.core.compaction import Compaction
@@ -21,6 +22,18 @@ from zonemta_py.queue.core.pull_doubts import PullDoubts
 
 WARM_BYTES_MAX = 8 * 1024 * 1024
 """Bodies of one chunk that are cached, so that the usual message is never read back from the disk."""
+
+
+class Known(Protocol):
+    """A recipient, and what is known of it."""
+
+    @property
+    def address(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def note(self) -> Note:
+        raise NotImplementedError
 
 
 class Message:
@@ -37,6 +50,12 @@ class Message:
     @property
     def chunks(self) -> int:
         return int(self.metadata["chunks"])
+
+    def about(self, people: Iterable[Known]) -> list[Any] | None:
+        """Of it and some of its recipients, for a record about them; None: there is nothing to tell."""
+        if "meta" not in self.metadata:
+            return None
+        return metadata.about(self.metadata, ((one.address, one.note.meta) for one in people))
 
     @property
     def filed(self) -> bool:
@@ -82,11 +101,11 @@ class Messages:
 
     def _load(self, message_id: str) -> Message:
         existence = self._store.get(keys.existence(message_id))
-        metadata = self._store.get(keys.metadata(message_id))
-        if existence is None or metadata is None:
+        stored = self._store.get(keys.metadata(message_id))
+        if existence is None or stored is None:
             raise StoreDamaged(f"message {message_id} has lost its metadata")
         try:
-            return Message(message_id, packing.unpack(metadata), *Existence.of(existence))
+            return Message(message_id, packing.unpack(stored), *Existence.of(existence))
         except (ValueError, TypeError) as error:
             raise StoreDamaged(f"message {message_id} has unreadable metadata ({error})") from None
 
@@ -191,6 +210,16 @@ class Messages:
     def not_written(self) -> None:
         """The batch with the last changes did not reach the disk: writes them with the next one."""
         self.unwritten = self.written | self.unwritten
+
+
+def about_of(messages: Messages, message_id: str, people: Sequence[Known]) -> list[Any] | None:
+    """As `Message.about`, of recipients of one message that need not be in memory; None also if it is damaged."""
+    if not people or people[0].note.meta is None:
+        return None
+    try:
+        return messages.look(message_id).about(people)
+    except StoreDamaged:
+        return None
 
 
 def whose(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,15 @@ time.
 Nobody is named in them but recipients whose address is too long for a return path, which has a hash instead: a key for
 each leads from that to the address, as long as an address to unsubscribe at may have that hash, too.
 
+Of mail with metadata these are remembered as long, whatever is configured: a key for the message, and for each of its
+recipients that has some of its own.
+
 A store that is lost to damage has lost them too: then a return path still says which message and recipient it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple
@@ -20,9 +23,11 @@ from typing import Any, NamedTuple
 from zonemta_py.config import Config
 from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, Store
+from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.verp import mark_of
-from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.list_id import list_of
+from zonemta_py.mail.metadata import About
 
 AT_ONCE = 100
 """Rows that are looked at, or forgotten, at once."""
@@ -93,6 +98,34 @@ class Sent:
             found.append((keys.sent(message_id), _packed({alike: _Row([message_id], [name])})))
         return found
 
+    def note_about(self, message_id: str, metadata: Mapping[str, Any], people: Sequence[Recipient]) -> list[Operation]:
+        """The same of its metadata. people: those that are accepted."""
+        found: list[Operation] = [
+            (keys.sent_about(message_id, person(one.address)), packing.pack(one.meta)) for one in people if one.meta
+        ]
+        only = person(people[0].address) if len(people) == 1 else ""
+        own = metadata.get("meta") or {}, metadata.get("chosen") or {}
+        return [*found, (keys.sent_about(message_id), packing.pack([*own, only]))]
+
+    def about(self, message_id: str, recipient: str) -> About | None:
+        """What a record about them tells (`mail.metadata`). Raises StoreError."""
+        value = self._store.get(keys.sent_about(message_id))
+        if value is None:
+            return None
+        own, chosen, _ = packing.unpack(value)
+        theirs = self._store.get(keys.sent_about(message_id, person(recipient))) if recipient else None
+        known = {recipient: packing.unpack(theirs)} if theirs is not None else {}
+        return [own, chosen, known] if own or chosen or known else None
+
+    @staticmethod
+    def about_person(rows: list[tuple[bytes, bytes]], who: str) -> list[Operation]:
+        """What forgets a person's metadata, and those of messages that were for nobody else. rows: of the store."""
+        return [
+            (key, None)
+            for key, value in rows
+            if (packing.unpack(value)[2] if key.endswith(b" ") else _person_of(key)) == who
+        ]
+
     def changes(self) -> list[Operation]:
         """The row of those noted since the last call."""
         self.written, self.unwritten = self.unwritten, {}
@@ -138,11 +171,17 @@ class Sent:
         named = keys.SENT_TO + keys.id_at(now_ms - self._named_days * _DAY_MS).encode()
         long = islice(self._store.keys(keys.SENT_TO, named), AT_ONCE)
         found: list[Operation] = [(key, None) for key in long]
+        about = islice(self._store.keys(keys.SENT_ABOUT, keys.SENT_ABOUT + oldest), AT_ONCE)
+        found += [(key, None) for key in about]
         for key, value in islice(self._store.scan(keys.SENT, keys.SENT + oldest), AT_ONCE):
             found.append((key, None))
             names = (name for _, _, names in _rows(value) for name in names)
             found += [(keys.sent_as(name), None) for name in names if name != _NONE]
         return found
+
+
+def _person_of(key: bytes) -> str:
+    return key.split(b" ", 2)[2].decode("utf-8", "surrogateescape")
 
 
 def named(message_id_field: str) -> bytes:

@@ -24,9 +24,10 @@ from zonemta_py.disk.leveldb.trouble import refusal
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.people import KINDS, FeedbackRecord
 from zonemta_py.logs.causes import cause
-from zonemta_py.logs.mail import came_back
+from zonemta_py.logs.mail import came_back, with_metadata
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.limits import REPLY_TEXT_STORED_MAX
+from zonemta_py.mail.metadata import told
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Feedback, QueueRefusal
 from zonemta_py.queue.core.core import Core
@@ -128,6 +129,7 @@ class FeedbackRegister:
             judged.kind if judged else "", judged.rule if judged else "", bool(judged and judged.agreed and _sure(row)),
             tied, names(row), len(row.raw[:RAW_BYTES_MAX]),
             place=self.takers.of(row.recipient, row.zone) if row.kind == "bounce" and row.recipient else "",
+            about=self._core.counters.sent.about(row.message, row.recipient) if row.message else None,
         )  # fmt: skip
 
     def _undone(self, record: FeedbackRecord) -> bool:
@@ -236,7 +238,7 @@ class FeedbackRegister:
 def operations(seq: int, ms: int, record: FeedbackRecord) -> list[Operation]:
     """What a record puts into the store."""
     number = packing.pack(seq)
-    found: list[Operation] = [(keys.feedback(seq), packing.pack([ms, list(record)]))]
+    found: list[Operation] = [(keys.feedback(seq), packing.pack([ms, record.row()]))]
     return found + [(keys.feedback_of(*name.split()), number) for name in record.names]
 
 
@@ -262,9 +264,10 @@ def _names(record: FeedbackRecord, who: str) -> bool:
 def shown(seq: int, value: bytes) -> dict[str, Any]:
     """As shown in answers. value: of the store."""
     ms, fields = packing.unpack(value)
-    row = FeedbackRecord.of(fields)._asdict()
-    del row["names"]
-    return {"seq": seq, "ms": ms} | row
+    record = FeedbackRecord.of(fields)
+    row = record._asdict()
+    del row["names"], row["about"]
+    return {"seq": seq, "ms": ms} | row | told(record.about, record.recipient)
 
 
 def file_of(made: Sequence[str]) -> str:
@@ -298,4 +301,7 @@ def _observe(core: Core, ms: int, record: FeedbackRecord) -> None:
     """Counted, and logged as a line: once for each, never in a replay. ms: UNIX time."""
     core.counters.meter.add("zonemta_feedback_total", (record.kind, record.genuine or "none"))
     if core.mail_log is not None:
-        core.mail_log.line(ms, "came back", came_back(record))
+        fields = came_back(record)
+        if core.mail_log.tells and record.about:
+            fields = with_metadata(fields, record.about, record.recipient)
+        core.mail_log.line(ms, "came back", fields)

@@ -22,6 +22,7 @@ from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import HELD, DeliveryRecord, DeliveryTrace, OutcomeRow, RemovedRecord
 from zonemta_py.mail.envelope import Envelope
+from zonemta_py.mail.metadata import about
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Done, QueueRefusal, Receipt
 from zonemta_py.queue.core import sizes
@@ -224,6 +225,8 @@ class Acceptance:
             asked = packing.pack(recorded(made))
         if core.counters.sent.remembers:
             operations += core.counters.sent.note(message_id, envelope, placed[0].zone.zone.name)
+        if "meta" in metadata:
+            operations += core.counters.sent.note_about(message_id, metadata, [row.recipient for row in placed])
         core.arriving.add(message_id)
         core.schedule.busy.update([row.key for row in placed])
         campaign = campaign_of(metadata) if "campaign" in metadata else ""
@@ -231,7 +234,13 @@ class Acceptance:
         dropped = sum(row.drop is not None for row in kept) if core.hooks.routes else 0
         charged = len(placed) - dropped
         charges = core.counters.quotas.charge(envelope.account, charged) if envelope.account and charged else []
-        rows = [[row.zone.zone.name, row.recipient.address, row.note.notify, row.note.orcpt] for row in placed]
+        rows: list[list[Any]] = [
+            [row.zone.zone.name, row.recipient.address, row.note.notify, row.note.orcpt] for row in placed
+        ]  # fmt: skip
+        if "meta" in metadata:
+            for row, one in zip(rows, placed, strict=True):
+                if one.note.meta:
+                    row.append(one.note.meta)
         # An `EnvelopeRecord`, by hand: its metadata are packed for the store already.
         record = (b"\x94" if asked else b"\x93") + packing.pack(message_id) + packed + packing.pack(rows) + asked
 
@@ -246,9 +255,9 @@ class Acceptance:
                 return
             self._accepted(message, record, placed, chunks[0] if len(chunks) == 1 else None)
             if core.hooks.routes and any(one.held for one in kept):
-                self._note_held(message_id, kept)
+                self._note_held(message_id, kept, metadata)
             if suppressed_by:
-                self._name_suppressed(message_id, routed, suppressed_by, whose(metadata))
+                self._name_suppressed(message_id, routed, suppressed_by, metadata, whose(metadata))
             if suppressed_by or dropped:
                 core.disk.journal.when_stable(partial(done, receipt))
             else:
@@ -257,7 +266,7 @@ class Acceptance:
         core.disk.lines.submit(operations, finish, sync=True, keep=along is not None, envelope=record)
         return receipt
 
-    def _note_held(self, message_id: str, routed: list[Routed]) -> None:
+    def _note_held(self, message_id: str, routed: list[Routed], metadata: dict[str, Any]) -> None:
         """In the journal, so that they are told as those are that a sender's plugins hold."""
         for one in routed:
             if one.held is None:
@@ -266,7 +275,8 @@ class Acceptance:
             row = OutcomeRow(
                 HELD, reply.code, reply.enhanced, reply.text, "plugin", [one.recipient.address], by=[plugin, hook, ""]
             )
-            record = DeliveryRecord(0, message_id, one.zone, "", [row], DeliveryTrace())
+            of = about(metadata, [(one.recipient.address, one.recipient.meta)])
+            record = DeliveryRecord(0, message_id, one.zone, "", [row], DeliveryTrace(), about=of)
             self._core.disk.ledger.append(Type.DELIVERY, record.pack())
 
     def _drop(
@@ -290,24 +300,30 @@ class Acceptance:
                 done(reply)
                 return
             asked = {"request": recorded(operations)} if operations else {}
-            self._name_suppressed(message_id, routed, suppressed_by, {"envelope": metadata, **asked})
+            self._name_suppressed(message_id, routed, suppressed_by, metadata, {"envelope": metadata, **asked})
             core.disk.journal.when_stable(partial(done, receipt))
 
         core.disk.lines.submit(operations, finish, sync=True, keep=False)
 
     def _name_suppressed(
-        self, message_id: str, routed: list[Routed], suppressed_by: dict[str, str], more: dict[str, Any]
-    ) -> None:
+        self, message_id: str, routed: list[Routed], suppressed_by: dict[str, str], metadata: dict[str, Any],
+        more: dict[str, Any],
+    ) -> None:  # fmt: skip
         """Records who was left out, by zone and reason. more: of the message, for `RemovedRecord.where`."""
         found: dict[tuple[str, str], list[str]] = {}
+        people: dict[str, dict[str, Any] | None] = {}
         for row in routed:
             address = row.recipient.address
             if address in suppressed_by:
                 found.setdefault((row.zone, because(suppressed_by[address])), []).append(address)
+                people[address] = row.recipient.meta
         where: dict[str, Any] = {"destination": "", "due": []} | more
         for (zone, reason), addresses in found.items():
             observe.suppressed(self._core, message_id, zone, addresses, reason)
-            record = RemovedRecord(message_id, zone, addresses, reason, where)
+            own = {}
+            if "meta" in metadata and (of := about(metadata, ((one, people[one]) for one in addresses))):
+                own = {"about": of}
+            record = RemovedRecord(message_id, zone, addresses, reason, where | own)
             self._core.disk.ledger.append(Type.REMOVED, record.pack())
 
     def _undo(

@@ -19,6 +19,7 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import InDoubtRecord, InDoubtRow, StartRecord
+from zonemta_py.mail.metadata import of_one
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.commit import immediately
@@ -116,7 +117,15 @@ def recover(queue: Parts, working: list[StartRecord]) -> None:
     for start in working:
         action = action_of(core, start.zone, FlowId.of(split_key(start.destination)[2]).campaign)
         rows += [
-            InDoubtRow(start.id, start.zone, address, start.since_ms, action, start.destination)
+            InDoubtRow(
+                start.id,
+                start.zone,
+                address,
+                start.since_ms,
+                action,
+                start.destination,
+                about=of_one(start.about, address),
+            )
             for address, _, _ in leased_keys(core.disk.store.get, start)
         ]
     for row in rows:
@@ -132,7 +141,7 @@ def apply(queue: Parts, rows: list[InDoubtRow]) -> None:
     A recipient may appear in several leases: older versions did not record that a lease was taken back.
     """
     core, once = queue.core, {(row.id, row.zone, row.address): row for row in rows}
-    for message_id, zone, address, since_ms, action, _, why in once.values():
+    for message_id, zone, address, since_ms, action, _, why, _ in once.values():
         if core.pull_doubts.pulled(zone) and core.disk.store.get(keys.existence(message_id)) is None:
             continue  # it has been taken again since, and has ended
         operations = [listed(core, message_id, address, zone, since_ms, action, why)]
@@ -164,6 +173,7 @@ def end(core: Core, table: Leases, leases: list[Lease], deadly: Deadly = _NOBODY
             _action(core, lease, entry, deadly),
             lease.batch.flow_queue.key,
             deadly.get(id(entry), ""),
+            lease.message.about([entry]),
         )
         for lease in leases
         for entry in lease.open

@@ -80,8 +80,12 @@ class Lease:
         entries = self.open if self.recorded else self.batch.entries
         recipients = [entry.address if entry.key[:4] != b"defe" else _deferred(entry) for entry in entries]
         zone, place = self.batch.zone.zone.name, self.batch.flow_queue.key
-        provider, size = self.batch.path.provider, self.message.metadata["size"]
-        return [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
+        metadata = self.message.metadata
+        provider, size = self.batch.path.provider, metadata["size"]
+        row = [self.number, self.message.id, zone, place, recipients, self.since_ms, provider, size]
+        if "meta" in metadata:
+            row.append(self.message.about(entries))
+        return row
 
 
 class Taker:
@@ -189,7 +193,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
 
 def _recipient(entry: Entry) -> Recipient:
     note = entry.note
-    return Recipient(entry.address, note.notify, note.orcpt, None, note.notes)
+    return Recipient(entry.address, note.notify, note.orcpt, None, note.notes, note.meta)
 
 
 def _template(core: Core, campaign: str, metadata: dict[str, Any]) -> str:
@@ -204,7 +208,7 @@ def _merged(core: Core, batch: Batch, entry: Entry) -> Recipient:
     campaign = core.campaigns.by_name.get(batch.flow_queue.flow_id.campaign)
     note = entry.note
     quiet = note.notify == Notify.NEVER and campaign is not None and campaign.notify == REMOTE
-    return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt, None, note.notes)
+    return Recipient(entry.address, 0 if quiet else note.notify, note.orcpt, None, note.notes, note.meta)
 
 
 def _domain(batch: Batch) -> str:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zonemta_py.logs import mail
+from zonemta_py.mail.metadata import about
 from zonemta_py.metrics.table import OTHER, QUEUES
 from zonemta_py.queue.core.core import Core
 from zonemta_py.zones import pull
@@ -51,8 +52,13 @@ def accepted(core: Core, message: Message, zones: list[str], recipients: Iterabl
         *[("zonemta_recipients_accepted_total", (zone_label(zone),), zones.count(zone)) for zone in set(zones)],
     )
     if core.mail_log is not None:
+        recipients = list(recipients)
         addresses = [recipient.address for recipient in recipients]
-        core.mail_log.line(message.created_ms, "accepted", mail.accepted(message.id, zones, addresses, metadata))
+        fields = mail.accepted(message.id, zones, addresses, metadata)
+        if core.mail_log.tells and "meta" in metadata:
+            people = [(one.address, one.meta) for one in recipients]
+            fields = mail.with_metadata(fields, about(metadata, people), addresses[0] if len(addresses) == 1 else "")
+        core.mail_log.line(message.created_ms, "accepted", fields)
 
 
 def removed(core: Core, message_id: str, zone: str, addresses: list[str], reason: str) -> None:

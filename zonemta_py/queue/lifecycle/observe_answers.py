@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from zonemta_py.journal.records.mail import BOUNCED, DELIVERED, POSTPONED, RELEASED, VERDICTS
-from zonemta_py.logs.mail import MailLog
+from zonemta_py.logs.mail import MailLog, with_metadata
 from zonemta_py.metrics.table import OTHER, PROVIDERS_MAX
 from zonemta_py.queue.api import Result
 from zonemta_py.queue.core.core import Core
@@ -39,6 +39,8 @@ def answered(core: Core, settlement: Settlement, result: Result) -> None:
                 fields = _fields(core, settlement, result, row, VERDICTS[row.verdict], kind, outcome.stage, delay_s)
                 if outcome.by:
                     fields |= {"plugin": outcome.by[0], "hook": outcome.by[1], "said": outcome.by[2][:TEXT_MAX]}
+                if log.tells and "meta" in settlement.message.metadata:
+                    fields = with_metadata(fields, settlement.message.about([row]), row.address)
                 log.line(settlement.ms, "answered", fields)
         for number, addresses in alike.items():
             verdict, count = VERDICTS[number], len(addresses)

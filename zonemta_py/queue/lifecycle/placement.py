@@ -56,7 +56,7 @@ def place(
         domain = address[address.rfind("@") + 1 :]
         way = one.zone, domain
         alike = not (timed or one.routing or one.delay_s or recipient.notify or recipient.orcpt or recipient.values)
-        alike = alike and not recipient.noted and one.held is None
+        alike = alike and not recipient.noted and not recipient.meta and one.held is None
         like = ways.get(way) if alike else None
         if like is None:
             row = _place(core, message_id, one, envelope, now_ms, apart_ms, counted, domain)
@@ -81,12 +81,14 @@ def _place(
     if priority or envelope.tenant or envelope.campaign:
         flow = flow_text(priority, envelope.tenant or "", envelope.campaign or "")
     note, deadline_ms = PLAIN, envelope.deadline_ms and envelope.deadline_ms + apart_ms
+    told = recipient.meta or envelope.meta or envelope.chosen
     if recipient.notify or recipient.orcpt is not None or routed.routing or flow or deadline_ms or counted or (
-        recipient.values is not None or recipient.noted or routed.said
+        recipient.values is not None or recipient.noted or told or routed.said
     ):  # fmt: skip
         note = Note(
             recipient.notify, recipient.orcpt, routing=routed.routing, flow=flow, deadline_ms=deadline_ms,
             values=recipient.values, counted=counted, notes=recipient.noted or None, last=routed.said,
+            meta=recipient.meta or {} if told else None,
         )  # fmt: skip
     if routed.held is not None:
         key = keys.held(routed.zone, message_id, recipient.address)

@@ -28,8 +28,12 @@ from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.hooks import why_dropped
 from zonemta_py.queue.lifecycle import observe
 from zonemta_py.queue.lifecycle.lost import DamagedMessages
+from zonemta_py.queue.suppression.entry import ERASED
 from zonemta_py.schedule.batch import Batch, Entry, FlowQueue, ZoneFace
 from zonemta_py.schedule.zone import ZoneSchedule
+
+_FORGOTTEN = f"{SUPPRESSED}: {ERASED}"
+"""Of somebody who is being forgotten nothing more is told."""
 
 
 def remove_leased(core: Core, damaged: DamagedMessages, batch: Batch, entries: list[Entry], reason: str) -> bool:
@@ -138,6 +142,8 @@ def remove(
     where |= whose(message.metadata) | ({"task": task} if task else {})
     if (routing := entries[0].note.routing) and reason == why_dropped(routing):
         where["by"] = routing["dropped"][:2]
+    if "meta" in message.metadata and reason != _FORGOTTEN and (about := message.about(entries)):
+        where["about"] = about
     now_ms = core.clock.ms()
     record = RemovedRecord(message.id, zone, [entry.address for entry in entries], reason, where)
     for entry in entries:

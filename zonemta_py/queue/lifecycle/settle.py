@@ -288,7 +288,8 @@ def _by_words(failures: list[Failed]) -> list[list[Failed]]:
 
 def _put_off(settlement: Settlement, row: Row) -> tuple[Envelope, PutOff]:
     """As plugins see it."""
-    recipient, note = Recipient(row.address, row.note.notify, row.note.orcpt, None, row.note.notes or {}), row.note
+    note = row.note
+    recipient = Recipient(row.address, note.notify, note.orcpt, None, note.notes or {}, note.meta)
     envelope = Envelope.from_metadata(settlement.message.metadata, [recipient])
     return envelope, PutOff(recipient, row.reply, note.attempts, note.first_ms, row.kind, settlement.remote)
 

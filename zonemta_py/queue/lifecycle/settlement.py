@@ -206,7 +206,7 @@ def due(config: Config, settlement: Settlement) -> list[tuple[Kind, list[Failed]
         else:
             continue
         until_ms = settlement.message.created_ms + int((row.life_h or life_h) * 3_600_000)
-        recipient = Recipient(row.address, row.note.notify, row.note.orcpt, None, row.note.notes)
+        recipient = Recipient(row.address, row.note.notify, row.note.orcpt, None, row.note.notes, row.note.meta)
         remote = settlement.remote if row.stage != "queue" else ""  # there the words are ours, whoever was asked
         kinds.setdefault(kind, []).append(
             Failed(recipient, row.reply, remote, row.note.attempts, row.note.last_ms, until_ms, row.kind)
@@ -223,6 +223,11 @@ def record_of(settlement: Settlement, result: Result) -> bytes:
         path = lease.batch.path
         trace += [path.source, path.site, path.provider, result.security]
     rows = _record_rows(settlement.rows, result.outcomes, settlement.classifieds)
+    if "meta" in settlement.message.metadata:
+        about = settlement.message.about(settlement.rows)
+        return packing.pack(
+            [number, settlement.message.id, settlement.zone, target, rows, trace, settlement.notes, about]
+        )
     if settlement.notes:
         return packing.pack([number, settlement.message.id, settlement.zone, target, rows, trace, settlement.notes])
     return packing.pack([number, settlement.message.id, settlement.zone, target, rows, trace])

@@ -176,6 +176,10 @@ class RecipientDocument(TypedDict):
     """The latest answer."""
     notes: dict[str, Any]
     """What plugins keep with the recipient; the message's own notes are in its envelope."""
+    metadata: dict[str, Any]
+    """Its metadata, over those of its message."""
+    headers: dict[str, Any]
+    """Header fields of the message that come back with them."""
 
 
 class WaitingDocument(RecipientDocument):

@@ -49,7 +49,7 @@ def _parts(store: Store, floor: str, arriving: set[str], last_id: str) -> Iterat
 
 
 async def _find_recipients(store: Store, wanted: dict[str, list[list[Any]]]) -> None:
-    """Fills in [zone, address, notify, orcpt] of all their recipients."""
+    """Fills in the fields of a `RecipientRow` of all their recipients."""
     left = sum(_count(store, message_id) for message_id in wanted)
     for number, (key, value) in enumerate(recipients_between(store, min(wanted), max(wanted)), 1):
         if number % AT_ONCE == 0:
@@ -57,7 +57,8 @@ async def _find_recipients(store: Store, wanted: dict[str, list[list[Any]]]) -> 
         place = keys.place(key)
         if place.id in wanted:
             note = Note.of(value)
-            wanted[place.id].append([place.zone, place.recipient, note.notify, note.orcpt])
+            more = [note.meta] if note.meta else []
+            wanted[place.id].append([place.zone, place.recipient, note.notify, note.orcpt, *more])
             left -= 1
             if not left:
                 return

@@ -18,6 +18,7 @@ from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.journal.records.taken import FAMILIES
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.core.core import Core
+from zonemta_py.queue.core.messages import about_of
 from zonemta_py.queue.core.state import counted_as
 from zonemta_py.queue.core.tasks import DID, UNDID, Task
 from zonemta_py.queue.tasks import change
@@ -38,7 +39,10 @@ def write(core: Core, task: Task, zone: str, entries: list[Entry], undo: bool = 
     for home, due in _deferred(changes).items():
         if home in core.schedule.zones:
             core.schedule.zones[home].promise(due)
-    rows = [_row(place, entry.note, changed) for place, entry, changed in zip(places, entries, changes, strict=True)]
+    rows = [
+        _row(place, entry.note, changed, about_of(core.messages, entry.id, [entry]))
+        for place, entry, changed in zip(places, entries, changes, strict=True)
+    ]
     value: list[Any] = [zone, rows, now_ms, task.verb, task.change]
     seq = core.disk.ledger.open(Type.TASK, TaskRecord(UNDID if undo else DID, task.number, value).pack())
     run = partial(_apply, core, task, undo, seq, entries, changes)
@@ -51,10 +55,13 @@ def _changed(core: Core, task: Task, undo: bool, now_ms: int, place: keys.Place,
     return change.done(task, place, note, now_ms, core.clock.born_ms(place.id))
 
 
-def _row(place: keys.Place, note: Note, changed: Changed) -> list[Any]:
+def _row(place: keys.Place, note: Note, changed: Changed, about: list[Any] | None) -> list[Any]:
     row = [place.id, place.recipient, FAMILIES.index(place.family), place.middle]
-    if changed.key.startswith(b"bounced "):
-        return [*row, note.flow, keys.place(changed.key).until_ms]
+    until_ms = keys.place(changed.key).until_ms if changed.key.startswith(b"bounced ") else None
+    if about:
+        return [*row, note.flow, until_ms, about]
+    if until_ms is not None:
+        return [*row, note.flow, until_ms]
     return [*row, note.flow] if note.flow else row
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -100,10 +100,13 @@ async def _message(here: RequestContext, who: Visit, request: Request, content: 
     large = sum(len(value) for value in content.values() if isinstance(value, str)) > LARGE
     message: models.MessageDocument = await _run(large, reading.checked, models.MessageDocument, content)
     sender = message.sender if message.sender is not None else message.from_.address if message.from_ else ""
-    addresses = [one.address for one in (*message.to, *message.cc)] + message.bcc
+    named = [*message.to, *message.cc]
+    people = _recipients([*(one.address for one in named), *message.bcc])
+    for one, meta in _metadata(people, named):
+        one.meta = meta
     envelope = Envelope(
-        sender, _recipients(addresses), sending_zone=message.zone or None, campaign=message.campaign,
-        tenant=message.tenant, priority=message.priority,
+        sender, people, sending_zone=message.zone or None, campaign=message.campaign,
+        tenant=message.tenant, priority=message.priority, meta=message.metadata,
     )  # fmt: skip
     _check_recipients(here, envelope)
     key = _scoped(who, request)
@@ -154,6 +157,17 @@ async def _batch(here: RequestContext, who: Visit, request: Request, content: di
 def _recipients(addresses: list[str]) -> list[Recipient]:
     """Drops duplicate addresses."""
     return [Recipient(address) for address in dict.fromkeys(addresses)]
+
+
+def _metadata(
+    people: list[Recipient], named: list[models.AddresseeDocument]
+) -> Iterator[tuple[Recipient, dict[str, Any]]]:
+    """Of those that have any; of one that is named twice the first."""
+    said: dict[str, dict[str, Any]] = {}
+    for one in named:
+        if one.metadata:
+            said.setdefault(one.address, one.metadata)
+    return ((one, said[one.address]) for one in people if one.address in said)
 
 
 def _check_recipients(here: RequestContext, envelope: Envelope) -> None:

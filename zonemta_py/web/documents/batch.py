@@ -13,6 +13,7 @@ from typing import Any
 
 import msgpack
 
+from zonemta_py.mail import metadata
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.web.documents import values
 from zonemta_py.web.documents.models import BatchHead
@@ -35,9 +36,11 @@ def read(content: dict[str, Any], most: int) -> Envelope:
     if faults:
         raise invalid(faults)
     recipients = _recipients(rows, len(head.columns) + 1)
+    if any(map(metadata.is_column, head.columns)):
+        _take_metadata(recipients, head.columns)
     return Envelope(
         "", recipients, columns=head.columns, campaign=head.campaign, source=head.source,
-        sending_zone=head.zone or None, digest=_digest(head, rows),
+        sending_zone=head.zone or None, digest=_digest(head, rows), meta=head.metadata,
     )  # fmt: skip
 
 
@@ -47,6 +50,20 @@ def _recipients(rows: list[Any], width: int) -> list[Recipient]:
         faults = [fault for _, fault in zip(range(_SEEN_MAX), _faults(rows, width), strict=False)]
         raise invalid(faults)
     return [Recipient(address, values=row[1:]) for address, row in zip(addresses, rows, strict=True)]
+
+
+def _take_metadata(recipients: list[Recipient], columns: list[str]) -> None:
+    """Raises RequestProblem."""
+    faults = list[FieldError]()
+    for number, one in enumerate(recipients):
+        try:
+            one.meta = metadata.of_columns(columns, one.values or []) or None
+        except metadata.InvalidMetadata as wrong:
+            faults.append(FieldError(f"recipients[{number}]", f"its metadata {wrong}"))
+            if len(faults) == _SEEN_MAX:
+                break
+    if faults:
+        raise invalid(faults)
 
 
 def _all_good(rows: list[Any], width: int) -> list[str] | None:
@@ -100,5 +117,6 @@ def _twice(columns: list[str]) -> Iterator[FieldError]:
 
 def _digest(head: BatchHead, rows: list[Any]) -> bytes:
     """Equal for equal content, however the JSON is formatted."""
-    whole = msgpack.packb((head.campaign, head.zone, head.source, head.columns, rows))
+    more = (head.metadata,) if head.metadata else ()
+    whole = msgpack.packb((head.campaign, head.zone, head.source, head.columns, rows, *more))
     return hashlib.sha256(whole).digest()

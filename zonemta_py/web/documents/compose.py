@@ -6,6 +6,8 @@ Values have been checked (`models`); fields are written by `merge.header`, which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zonemta_py.merge import header
 from zonemta_py.merge.encoding import base64, base64_bytes, join, piece
 from zonemta_py.web.documents.attachments import AttachedFile
@@ -29,7 +31,7 @@ def compose(message: MessageDocument, files: list[AttachedFile]) -> bytes:
     return b"".join(fields) + _content(message, files) + b"\r\n"
 
 
-def _list(name: str, people: list[PersonDocument]) -> bytes:
+def _list(name: str, people: Sequence[PersonDocument]) -> bytes:
     """Each on a line of its own."""
     fields = [header.mailbox(name, person.name, person.address).removesuffix(b"\r\n") for person in people]
     return b",\r\n".join([fields[0], *(field[len(name) + 1 :] for field in fields[1:])]) + b"\r\n"

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )  # fmt: skip
 
+from zonemta_py.mail import metadata
 from zonemta_py.web.documents import values
 
 Name = Annotated[str, AfterValidator(values.name), WithJsonSchema({"type": "string", "pattern": values.NAME_PATTERN})]
@@ -42,6 +43,13 @@ Priority = Annotated[int, Field(ge=-9, le=9), BeforeValidator(values.whole)]
 Count = Annotated[int, Field(ge=0), BeforeValidator(values.whole)]
 Planned = Annotated[int, Field(ge=0, le=10**12), BeforeValidator(values.whole)]
 Column = Annotated[str, AfterValidator(values.column), _described(values.COLUMN_PATTERN)]
+
+
+_METADATA = WithJsonSchema({
+    "type": "object", "maxProperties": metadata.NAMES_MAX, "propertyNames": {"pattern": metadata.NAME_PATTERN},
+})  # fmt: skip
+MessageMetadata = Annotated[dict[str, Any], AfterValidator(values.message_metadata), _METADATA]
+RecipientMetadata = Annotated[dict[str, Any], AfterValidator(values.recipient_metadata), _METADATA]
 
 
 def plain_name(schema: str) -> str:
@@ -70,12 +78,21 @@ class PersonDocument(Model):
     """Display name."""
 
 
+class AddresseeDocument(PersonDocument):
+    """A recipient, with what is to come back with all that is told of it."""
+
+    metadata: RecipientMetadata = {}
+    """JSON values by name, over those of the message, of 512 bytes at most: never sent."""
+
+
 def _person(given: Any) -> Any:
     return {"address": given} if isinstance(given, str) else given
 
 
 _PERSON = {"anyOf": [{"type": "string", "format": "email"}, {"$ref": "#/components/schemas/Person"}]}
 Mailbox = Annotated[PersonDocument, BeforeValidator(_person), WithJsonSchema(_PERSON)]
+_RECIPIENT = {"anyOf": [{"type": "string", "format": "email"}, {"$ref": "#/components/schemas/Addressee"}]}
+To = Annotated[AddresseeDocument, BeforeValidator(_person), WithJsonSchema(_RECIPIENT)]
 
 
 _FILE_NAME = _described(values.LINE_PATTERN, minLength=1, maxLength=255)
@@ -150,9 +167,9 @@ class MessageDocument(Model):
     """Return path (MAIL FROM), "" for the null sender; default: the address in from."""
     from_: Annotated[Mailbox | None, Field(alias="from")] = None
     """The From field."""
-    to: Annotated[list[Mailbox], FailFast()] = Field(min_length=1)
+    to: Annotated[list[To], FailFast()] = Field(min_length=1)
     """Recipients; all of them are listed in the To field, unless the message is raw."""
-    cc: Annotated[list[Mailbox], FailFast()] = []
+    cc: Annotated[list[To], FailFast()] = []
     """Further recipients, listed in the Cc field."""
     bcc: Annotated[list[Address], FailFast()] = []
     """Further recipients, listed nowhere."""
@@ -177,6 +194,8 @@ class MessageDocument(Model):
     tenant: Name | None = None
     priority: Priority | None = None
     """-9 … 9; higher goes first (RFC 6710)."""
+    metadata: MessageMetadata = {}
+    """JSON values by name, of 2,048 bytes at most, that come back in events, stories and reports: never sent."""
 
     @model_validator(mode="after")
     def _check(self) -> MessageDocument:
@@ -207,6 +226,9 @@ class BatchHead(Model):
     """Sending zone; default: the campaign's."""
     source: Line = ""
     """Local address to send from, one of the zone's; default: any of them."""
+    metadata: MessageMetadata = {}
+    """JSON values by name that come back with all recipients of the batch; columns metadata (a JSON object) and
+    meta_NAME are each recipient's own: never sent but by a template that names them."""
 
 
 class BatchDocument(BatchHead):

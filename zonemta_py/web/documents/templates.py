@@ -16,11 +16,12 @@ from zonemta_py.web.documents.models import (
     Column,
     FilledLine,
     Line,
-    Mailbox,
+    MessageMetadata,
     Model,
     Name,
     Priority,
     ReturnPath,
+    To,
 )
 
 _HEADERS: JsonDict = {"propertyNames": {"pattern": values.HEADER_PATTERN}}
@@ -106,7 +107,7 @@ _FIELDS = {
 class PersonalDocument(Model):
     """One person's message."""
 
-    to: Mailbox
+    to: To
     """The recipient; the name stands beside the address unless the template has to_name."""
     fields: Annotated[dict[Column, Line], WithJsonSchema(_FIELDS)] = Field({}, max_length=values.COLUMNS_MAX)
     """Name → value, as the template uses them."""
@@ -149,6 +150,8 @@ class MergedDocument(Model):
     tenant: Name | None = None
     priority: Priority | None = None
     """-9 … 9; higher goes first (RFC 6710)."""
+    metadata: MessageMetadata = Field({})
+    """JSON values by name, of 2,048 bytes at most, that come back in events, stories and reports: never sent."""
 
 
 class ReceiptOfOne(Model):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from zonemta_py.mail import metadata
 from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.fields import CONTROLS
@@ -73,6 +74,20 @@ def text(value: str) -> str:
     if found:
         raise ValueError(f"has the control character U+{ord(found[0]):04X}; remove it")
     return value
+
+
+def message_metadata(given: dict[str, Any]) -> dict[str, Any]:
+    return _metadata(given, metadata.MESSAGE_BYTES_MAX)
+
+
+def recipient_metadata(given: dict[str, Any]) -> dict[str, Any]:
+    return _metadata(given, metadata.RECIPIENT_BYTES_MAX)
+
+
+def _metadata(given: dict[str, Any], most: int) -> dict[str, Any]:
+    if wrong := metadata.fault(given, most):
+        raise ValueError(wrong)
+    return given
 
 
 def address(given: str) -> str:

@@ -129,6 +129,10 @@ def _checked(core: Core, where: Where, after: str, order: str) -> Passed | None:
     return by_id.checked(after, order)
 
 
+_NAMES = {"meta": "metadata", "chosen": "chosen_headers"}
+"""Fields of an envelope that are called otherwise where they are shown."""
+
+
 async def show(queue: QueueContext, id: str) -> dict[str, Any]:
     """One message: envelope, recipients, header section. Raises ValueError if it does not exist."""
     core = queue.core
@@ -137,7 +141,8 @@ async def show(queue: QueueContext, id: str) -> dict[str, Any]:
     except (StoreError, UnicodeError):
         raise Refused(f"there is no message {id!r} in the queue; `zonemta queue list` shows all messages") from None
     envelope, left, rows = message.metadata, message.left, await _recipients(queue, id, message.total)
-    answer = {"id": id, "envelope": envelope, "recipients": rows, "left": left}
+    shown = {_NAMES.get(name, name): value for name, value in envelope.items()}
+    answer = {"id": id, "envelope": shown, "recipients": rows, "left": left}
     if "columns" in envelope:
         campaign = campaign_of(envelope)
         return answer | {"header": f"(each recipient's own, made from the template of campaign {campaign})"}

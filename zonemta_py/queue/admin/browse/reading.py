@@ -39,6 +39,7 @@ from zonemta_py.journal.facts import (
 )
 from zonemta_py.journal.records.mail import BOUNCED
 from zonemta_py.mail.addresses.person import person
+from zonemta_py.mail.metadata import told
 from zonemta_py.queue.questions.question import Refused
 
 ROWS_MAX, RECIPIENTS_MAX = 1_000, 100
@@ -118,6 +119,8 @@ def look(folder: str, what: str, kind: str, before: str, look_s: float) -> dict[
 def _rows(record: Record, what: str) -> Iterator[Row]:
     for fact in facts_of(record):
         row = _row(fact)
+        if row is not None and (about := getattr(fact, "about", None)):
+            row["about"] = about
         if row is not None and (what in row["people"] or row["id"] == what):
             yield {"seq": record.seq, "ms": record.ms, **row}
 
@@ -125,7 +128,8 @@ def _rows(record: Record, what: str) -> Iterator[Row]:
 def _shown(row: Row, what: str) -> Row:
     people = row.pop("people")
     mine = [what] if what in people and row["id"] != what else people
-    return row | {"recipients": mine[:RECIPIENTS_MAX], "count": len(people)}
+    about = told(row.pop("about", None), mine[0] if len(mine) == 1 else "")
+    return row | about | {"recipients": mine[:RECIPIENTS_MAX], "count": len(people)}
 
 
 def _told_of_it(rows: list[Row]) -> list[Row]:
@@ -145,9 +149,9 @@ def _row(fact: Fact) -> Row | None:
     """None: it is no part of a story."""
     match fact:
         case Accepted(id=id, metadata=metadata):
-            told = {name: metadata[name] for name in _TOLD if metadata.get(name)}
-            told |= {"subject": (metadata.get("headers") or {}).get("subject", "")}
-            return {"id": id, "what": "accepted", "zone": ", ".join(sorted(fact.zones)), "people": fact.people, **told}
+            known = {name: metadata[name] for name in _TOLD if metadata.get(name)}
+            known |= {"subject": (metadata.get("headers") or {}).get("subject", "")}
+            return {"id": id, "what": "accepted", "zone": ", ".join(sorted(fact.zones)), "people": fact.people, **known}
         case Attempted():
             way = {"lease": fact.lease, "destination": fact.destination, "provider": fact.provider}
             return _said(fact, "attempt", fact.people) | way

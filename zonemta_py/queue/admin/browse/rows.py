@@ -6,6 +6,8 @@ from typing import Any
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
+from zonemta_py.disk.notes import Note
+from zonemta_py.mail.metadata import about, told
 from zonemta_py.queue.core.state import State
 from zonemta_py.queue.core.tasks import Ordered
 from zonemta_py.queue.lifecycle.context import QueueContext
@@ -81,7 +83,14 @@ class Rows:
             "source": source,
             "provider": provider,
             "notes": note.notes or {},
+            **self._told(metadata, note, place.recipient),
         }
+
+    @staticmethod
+    def _told(metadata: dict[str, Any], note: Note, recipient: str) -> Row:
+        """Its metadata, and the header fields that come back with them."""
+        found = told(about(metadata, [(recipient, note.meta)]), recipient) if "meta" in metadata else {}
+        return {"metadata": found.get("metadata", {}), "headers": found.get("headers", {})}
 
     def _cause(self, one: Candidate, key: bytes) -> str:
         """What it waits for, the nearest thing, in a few words."""

@@ -10,6 +10,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.keys import Place
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.notes import Note
+from zonemta_py.mail.metadata import about, told
 from zonemta_py.queue.admin.browse import by_id
 from zonemta_py.queue.admin.browse.ranges import AT_ONCE
 from zonemta_py.queue.core.lifetime import EVER_H, HOUR_MS
@@ -82,6 +83,8 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
     }  # fmt: skip
     if note.notes:
         row["notes"] = note.notes
+    if note.meta is not None:
+        row |= _told(queue, place, note)
     if note.routing:
         row["chosen"] = chosen(note.routing)
     if lease is not None:
@@ -127,6 +130,15 @@ async def _one(queue: QueueContext, key: bytes, value: bytes, lease: Lease | Non
         flow_queue.parked.exhausted = True  # a flow queue that did not exist has nothing parked
         zone.flow_queues.forget(flow_queue)
     return row
+
+
+def _told(queue: QueueContext, place: Place, note: Note) -> Row:
+    """Its metadata, and the header fields that come back with them. The message may be damaged."""
+    try:
+        metadata = queue.core.messages.peek(place.id)
+    except StoreError:
+        metadata = {}
+    return told(about(metadata, [(place.recipient, note.meta)]), place.recipient)
 
 
 def _flow_queue(zone: ZoneSchedule, place: Place, note: Note) -> tuple[FlowQueue, bool]:

@@ -37,12 +37,15 @@ class TemplateStore(Protocol):
 class TemplateCheck:
     """Caches what templates need, by their content: a campaign may get another one. terms: what their header fields may
     ask for. linked: there is a listener for links in mail, so templates may print links to it. asked: names of the
-    fields by which zones and plugins choose, which a batch's envelope needs, too."""
+    fields by which zones and plugins choose, which a batch's envelope needs, too. chosen: of those that come back with
+    what is told (`mail.metadata`)."""
 
     def __init__(
-        self, templates: TemplateStore, terms: Terms, linked: bool = False, asked: frozenset[str] = frozenset()
-    ) -> None:
+        self, templates: TemplateStore, terms: Terms, linked: bool = False, asked: frozenset[str] = frozenset(),
+        chosen: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
         self._templates, self._terms, self._linked, self._asked = templates, terms, linked, asked
+        self._chosen = chosen
         self._known: OrderedDict[str, TrialResult] = OrderedDict()
         self.workshop = Workshop()
 
@@ -88,6 +91,9 @@ class TemplateCheck:
             envelope.notes = {**found.notes, **envelope.notes}
         if found.list_id:
             envelope.headers = {**envelope.headers, FIELD: found.list_id}
+        if self._chosen:
+            fixed = found.fixed or {}
+            envelope.chosen = {name: fixed[name] for name in self._chosen if name in fixed}
         if self._asked:
             known = {
                 name: value for name, value in (found.fixed or {}).items() if name in self._asked and name != FIELD

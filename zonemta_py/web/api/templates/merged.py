@@ -27,6 +27,7 @@ from zonemta_py.web.api.templates.workshop import TOO_MUCH
 from zonemta_py.web.api.uploads.attached import AttachmentGroup
 from zonemta_py.web.documents.attachments import AttachedFile
 from zonemta_py.web.documents.campaigns import TrialDocument
+from zonemta_py.web.documents.models import AddresseeDocument
 from zonemta_py.web.documents.problem import ERRORS_MAX, FieldError, RequestProblem, invalid
 from zonemta_py.web.documents.templates import MergedDocument, PersonalDocument
 from zonemta_py.web.request_context import Digest, RequestContext, Visit
@@ -66,16 +67,23 @@ async def _send(
     letters = await rendered(
         here, who, found.prepared, found, content.messages, own, content.campaign or "", content.tenant or "", key
     )
-    shared = _identity(content.model_dump(mode="json", exclude={"messages"}), common) if key else ""
+    shared = (
+        _identity(content.model_dump(mode="json", exclude=_said_nothing(content, "messages")), common) if key else ""
+    )
 
     def one(number: int) -> Awaitable[dict[str, Any]]:
         person = content.messages[number]
         envelope = Envelope(
-            sender, [Recipient(person.to.address)], sending_zone=content.zone or None, campaign=content.campaign,
-            tenant=content.tenant, priority=content.priority,
+            sender, [_recipient(person)],
+            sending_zone=content.zone or None, campaign=content.campaign, tenant=content.tenant,
+            priority=content.priority, meta=dict(content.metadata),
         )  # fmt: skip
         _obey(here, found, envelope)
-        alone = _identity(person.model_dump(mode="json"), own[number]) if key else ""
+        alone = (
+            _identity(person.model_dump(mode="json", exclude={"to": _said_nothing(person.to)}), own[number])
+            if key
+            else ""
+        )
         digest = Digest(f"key {who.key.name} {key} {number}" if key else "", "merged", shared, alone)
         return _hand_in(here, who, envelope, letters[number], digest)
 
@@ -97,7 +105,7 @@ async def test(
 
     def one(number: int) -> Awaitable[dict[str, Any]]:
         envelope = Envelope(
-            campaign["sender"], [Recipient(content.messages[number].to.address)],
+            campaign["sender"], [_recipient(content.messages[number])],
             sending_zone=campaign["zone"] or None, tenant=campaign["tenant"] or None, notes=dict(found.notes or {}),
         )  # fmt: skip
         return _hand_in(here, who, envelope, letters[number], Digest(""), contents=False)
@@ -157,6 +165,15 @@ def _links(here: RequestContext, found: TrialResult, address: str, campaign: str
 
 def _groups(people: list[PersonalDocument]) -> list[AttachmentGroup]:
     return [AttachmentGroup(f"messages[{number}].attachments", one.attachments) for number, one in enumerate(people)]
+
+
+def _recipient(person: PersonalDocument) -> Recipient:
+    return Recipient(person.to.address, meta=dict(person.to.metadata) or None)
+
+
+def _said_nothing(document: MergedDocument | AddresseeDocument, *others: str) -> set[str]:
+    """Without metadata a request is what it was before there were any."""
+    return {*others} if document.metadata else {*others, "metadata"}
 
 
 def _identity(document: dict[str, Any], files: list[AttachedFile]) -> str:
