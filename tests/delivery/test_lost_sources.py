@@ -214,5 +214,5 @@ async def test_a_password_that_does_not_fit(stack: AsyncExitStack) -> None:
     with socket.socket() as sock:
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", there.port))
-        with pytest.raises(socks5.Refused, match="longer than 255"):
+        with pytest.raises(socks5.SocksRefused, match="longer than 255"):
             await socks5.greet(sock, "u", "p" * 256)

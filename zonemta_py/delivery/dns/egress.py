@@ -213,7 +213,7 @@ class Egress:
         try:
             async with asyncio.timeout_at(min(ends, asyncio.get_running_loop().time() + PROXY_S)):
                 await socks5.greet(sock, self._user, self._password)
-        except (OSError, socks5.Refused) as error:
+        except (OSError, socks5.SocksRefused) as error:
             words = _words(error) if isinstance(error, OSError) else str(error)
             raise ProxyFailed(f"{self._name}: {words}") from None
 
@@ -221,9 +221,9 @@ class Egress:
         """Whose failure it is that no connection came about."""
         if isinstance(error, TimeoutError):
             return ReplyTimeout("connect", f"{address} through proxy {self._name}")
-        if isinstance(error, socks5.Refused) and error.code in socks5.DESTINATION_FAILED:
+        if isinstance(error, socks5.SocksRefused) and error.code in socks5.DESTINATION_FAILED:
             return Unreachable("connect", f"{address} through proxy {self._name}: {error}")
-        if isinstance(error, socks5.Refused):
+        if isinstance(error, socks5.SocksRefused):
             return ProxyFailed(f"{self._name}: {error}")
         return ProxyFailed(f"{self._name}: {_words(error)}") if isinstance(error, OSError) else error
 

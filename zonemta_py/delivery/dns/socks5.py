@@ -1,8 +1,8 @@
 """SOCKS5 as its client speaks it (RFC 1928, RFC 1929), in two parts, so that a failure has an owner: what comes in
 `greet` is the proxy's own; what comes in `connect` may be about the destination.
 
-Failures: both raise Refused for what the proxy says, and OSError for what the connection does (ConnectionResetError if
-the proxy hangs up). The socket stays open then; the caller closes it.
+Failures: both raise SocksRefused for what the proxy says, and OSError for what the connection does
+(ConnectionResetError if the proxy hangs up). The socket stays open then; the caller closes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DESTINATION_FAILED = frozenset((3, 4, 5, 6))
 """Replies about the destination: network or host unreachable, refused, TTL expired (RFC 1928 6)."""
 
 
-class Refused(Exception):
+class SocksRefused(Exception):
     """What the proxy has answered. code: of its reply to CONNECT; 0: it came before that, or is no SOCKS5."""
 
     def __init__(self, text: str, code: int = 0) -> None:
@@ -37,17 +37,17 @@ async def greet(sock: socket.socket, user: str = "", password: str = "") -> None
     await loop.sock_sendall(sock, bytes((5, len(methods))) + methods)
     version, method = await _exactly(sock, 2)
     if version != 5:
-        raise Refused(f"it does not speak SOCKS5 (its first byte is {version})")
+        raise SocksRefused(f"it does not speak SOCKS5 (its first byte is {version})")
     if method not in methods:
-        raise Refused("it accepts neither our user nor none" if user else "it asks for a user and password")
+        raise SocksRefused("it accepts neither our user nor none" if user else "it asks for a user and password")
     if method == _LOGIN:
         name, secret = user.encode(), password.encode()
         if max(len(name), len(secret)) > 255:
-            raise Refused("our user or password is longer than 255 bytes")
+            raise SocksRefused("our user or password is longer than 255 bytes")
         await loop.sock_sendall(sock, b"\1" + bytes((len(name),)) + name + bytes((len(secret),)) + secret)
         _, status = await _exactly(sock, 2)
         if status:
-            raise Refused("it refuses our user or password")
+            raise SocksRefused("it refuses our user or password")
 
 
 async def connect(sock: socket.socket, address: str, port: int) -> None:
@@ -58,15 +58,15 @@ async def connect(sock: socket.socket, address: str, port: int) -> None:
     await asyncio.get_running_loop().sock_sendall(sock, request)
     version, code, _, kind = await _exactly(sock, 4)
     if version != 5:
-        raise Refused(f"it does not speak SOCKS5 (it answers with {version})")
+        raise SocksRefused(f"it does not speak SOCKS5 (it answers with {version})")
     if code:
-        raise Refused(_REPLIES.get(code, f"unknown reply {code}"), code)
+        raise SocksRefused(_REPLIES.get(code, f"unknown reply {code}"), code)
     if kind == _NAME:
         length = (await _exactly(sock, 1))[0]
     elif kind in (_IPV4, _IPV6):
         length = 4 if kind == _IPV4 else 16
     else:
-        raise Refused(f"it does not speak SOCKS5 (address type {kind})")
+        raise SocksRefused(f"it does not speak SOCKS5 (address type {kind})")
     await _exactly(sock, length + 2)
 
 
