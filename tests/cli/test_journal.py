@@ -20,7 +20,7 @@ BODIES: list[tuple[Type, object]] = [
     (Type.ENVELOPE, ["m1", {"sender": "a@b.c\x1b[2J"}, RECIPIENTS]),
     (Type.ENVELOPE, ["m2", {"sender": ""}, [["default", "carl@y.org", 0, None]]]),
     (Type.START, [1, "m1", "default", "x.org", [["bob@x.org", 5]], START_MS]),
-    (Type.DELIVERY, [1, "m1", "default", "x.org", [], {}, {}, "a field of the future"]),
+    (Type.DELIVERY, [1, "m1", "default", "x.org", [], {}, {}, None, "a field of the future"]),
     (Type.POSITION, {"marks": {"default": 7}}),
     (Type.FINISH, ["m2"]),
 ]
@@ -84,6 +84,7 @@ def test_json_is_one_document_a_line(zonemta: Callable[..., object], folder: Pat
             "outcomes": [],
             "trace": {},
             "notes": {},
+            "about": None,
         },
     }
 

@@ -71,4 +71,5 @@ def test_an_envelope_has_one_sign_for_all() -> None:
         Envelope("a@x.org", [Recipient("b@x.org")], chosen={"x-kind": "a"}),
     ):
         assert envelope.metadata()["meta"] == {}
-        assert Envelope.from_wire(envelope.to_wire()) == envelope
+        again = Envelope.from_wire(envelope.to_wire())
+        assert (again.meta, again.chosen, again.recipients) == ({}, envelope.chosen, envelope.recipients)
