@@ -12,6 +12,7 @@ import pytest
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
+from zonemta_py.queue.suppression.spelling import hash_of
 
 Told = Callable[..., Any]
 
@@ -83,6 +84,62 @@ def test_explain_says_who_is_listed(served: Told, told: Told) -> None:
     assert "no mail of scope campaigns goes to it" in ran.out
     assert "Why recipient ann@x.test waits" in ran.out
     assert "suppression" not in told("explain", "bob@x.test").out
+
+
+def test_domains_patterns_and_hashes(served: Told, told: Told, tmp_path: Path) -> None:
+    """Added, shown by what they cover, explained, exported, imported again and removed."""
+    one = served()
+    entries = ["@gone.test", "@*.gone.test", "*+test@x.test", hash_of("bob@x.test")]
+    assert told("suppression", "add", *entries).out == "4 added to the suppression list, 0 already known\n"
+    assert hash_of("bob@x.test") in told("suppression", "show", "Bob@x.test").out
+    ran = told("explain", "ann+test@x.test")
+    assert "pattern:*+test@x.test, which covers ann+test@x.test, has been on the suppression list since" in ran.out
+    ran = told("suppression", "explain", "a@gone.test")
+    assert "a@gone.test is covered by @gone.test, which is on the suppression list (manual)" in ran.out
+    assert "@gone.test is on the suppression list" in told("suppression", "explain", "@gone.test").out
+    ran = told("suppression", "remove", "a@gone.test")
+    assert (ran.code, "a@gone.test has no entry of its own; @gone.test covers it" in ran.err) == (Exit.DATA, True)
+    one.do(two_wait)
+    file = tmp_path / "list.csv"
+    told("suppression", "export", file)
+    assert told("suppression", "remove", *entries).out == "4 removed from the suppression list\n"
+    assert told("suppression", "import", file).out == "4 added to the suppression list, 0 already known\n"
+    page = json.loads(told("suppression", "list", "--json").out)
+    assert [row["address"] for row in page["rows"]] == [
+        "@*.gone.test", "@gone.test", "pattern:*+test@x.test", hash_of("bob@x.test"),
+    ]  # fmt: skip
+    ran = told("suppression", "add", "gone.test")
+    assert (ran.code, "write @gone.test for all of a domain" in ran.err) == (Exit.DATA, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "stored"),
+    [
+        ("{hash}\n{HASH}\nsha256:{other}\n", "read as a list without a header", ["sha256:{hash}", "sha256:{other}"]),
+        ("ann@x.test\n@gone.test\n\nbot*@*\n", "a list without a header",
+         ["@gone.test", "ann@x.test", "pattern:bot*@*"]),
+        ("SHA-256,kind\n{hash},complaint\n", "addresses in SHA-256", ["sha256:{hash}"]),
+        ("domain\ngone.test\n*.gone.test\n@x.test\n", "domains in domain", ["@*.gone.test", "@gone.test", "@x.test"]),
+        ("email,reason\n*@gone.test,x\n\"\"\"a*b\"\"@x.test\",y\n", "addresses in email",
+         ["@gone.test", '"a*b"@x.test']),
+    ],
+)  # fmt: skip
+def test_lists_of_others(served: Told, told: Told, tmp_path: Path, content: str, said: str, stored: list[str]) -> None:
+    """One entry a line without a header, a column of hashes or of domains, or all mixed; twice changes nothing."""
+    served()
+    terms = {name: hash_of(f"{name}@x.test").removeprefix("sha256:") for name in ("hash", "other")}
+    terms["HASH"] = terms["hash"].upper()
+    file = tmp_path / "list.csv"
+    file.write_text(content.format(**terms))
+    ran = told("suppression", "import", file)
+    assert (ran.code, said in ran.err) == (Exit.OK, True), ran.err
+    assert f"{len(stored)} added" in ran.out
+    assert "0 added" in told("suppression", "import", file).out
+    page = json.loads(told("suppression", "list", "--json").out)
+    assert sorted(row["address"] for row in page["rows"]) == sorted(one.format(**terms) for one in stored)
+    told("suppression", "export", tmp_path / "out.csv")
+    told("suppression", "import", tmp_path / "out.csv")
+    assert json.loads(told("suppression", "list", "--json").out) == page
 
 
 def test_who_is_not_listed(served: Told, told: Told) -> None:

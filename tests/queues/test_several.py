@@ -16,13 +16,14 @@ from survival.rig import Mta
 from tests.queues.processes import QUEUES, killed, pid, running, until
 from zonemta_py.disk.keys import queue_of
 from zonemta_py.mail.envelope import Envelope, Recipient
+from zonemta_py.queue.suppression.spelling import hash_of
 from zonemta_py.queues import layout
 from zonemta_py.queues.authority import SILENT_S
 from zonemta_py.queues.client import STUCK_S, Queues
 from zonemta_py.queues.member import noted
 from zonemta_py.queues.placement import Placement
 from zonemta_py.wire import SOCKET
-from zonemta_py.wire.blocking_client import ask, ask_at
+from zonemta_py.wire.blocking_client import QueueGone, ask, ask_at
 
 
 async def order(mta: Mta, question: str, **arguments: object) -> float:
@@ -168,6 +169,34 @@ async def test_suppressed_by_one_reply_is_suppressed_everywhere(tmp_path: Path) 
         assert [row["what"] for row in told].count("suppressed") == 1
 
 
+async def test_a_domain_a_pattern_and_a_hash_hold_everywhere(tmp_path: Path) -> None:
+    """In each queue for what comes and what waits, also in one that is killed meanwhile; and are taken off in all."""
+    entries = ["@gone.test", "bot*@*", hash_of("ann@x.test")]
+    people = ["ann@gone.test", "bot1@x.test", "ANN@x.test"]
+    async with running(tmp_path) as (mta, _, _client):
+        await order(mta, "stop", kind="zone", name="default")
+        for who in (*people, "bob@x.test"):
+            await submit(mta, who)
+        rows = [[one, "manual", "", "", "tester"] for one in entries]
+        await order(mta, "suppress", rows=rows)
+        await killed(mta, "queue-1")
+        for number in range(QUEUES):
+            folder = layout.folder_of(tmp_path, number)
+            for who in people:
+                await until(lambda folder=folder, who=who: knows(folder, who))
+        await order(mta, "lift", kind="zone", name="default")
+        await mta.drained()
+        for who in people:
+            told = (await asyncio.to_thread(mta.ask, "trace", what=who))["rows"]
+            assert [row["what"] for row in told if row["what"] in ("delivered", "removed")] == ["removed"]
+        told = (await asyncio.to_thread(mta.ask, "trace", what="bob@x.test"))["rows"]
+        assert "delivered" in [row["what"] for row in told]
+        await order(mta, "unsuppress", addresses=entries)
+        for number in range(QUEUES):
+            folder = layout.folder_of(tmp_path, number)
+            await until(lambda folder=folder: not any(listed(folder, who) for who in people))
+
+
 async def test_a_guard_holds_back_everywhere_what_it_holds_back_in_one(tmp_path: Path) -> None:
     """Dropped, nobody is on the list, whichever queue is asked: also of those who were, before it went up."""
     async with running(tmp_path) as (mta, _, _client):
@@ -216,6 +245,14 @@ async def test_a_guard_is_for_what_all_queues_have_heard(tmp_path: Path) -> None
 
 def listed(folder: Path, address: str) -> bool:
     return ask_at(folder / SOCKET, "suppression", address=address) is not None
+
+
+def knows(folder: Path, address: str) -> bool:
+    """The same of a queue that may just be starting."""
+    try:
+        return listed(folder, address)
+    except QueueGone:
+        return False
 
 
 async def submit(mta: Mta, *recipients: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from zonemta_py.pipeline.nodes.client import NodeAccess
 from zonemta_py.pipeline.prepare.suppressed import of_nodes, scopes_of
+from zonemta_py.queue.suppression.spelling import hash_of
 from zonemta_py.web.keys import hashed
 
 GOOD = {"from": "a@b.test", "to": ["c@d.test", "anna@example.org"], "subject": "x", "text": "y"}
@@ -151,3 +152,55 @@ def test_a_campaign_leaves_out_who_is_on_any_nodes_list(open_http: Any) -> None:
     assert doors[1].client.post("/v1/suppressions", json={"rows": left}).json()["added"] == 4
     assert found("", "Weekly <WEEKLY>") == ["ann@x.test", "bob@x.test", "week@x.test"]
     assert found("acme", "weekly") == ["ann@x.test", "carl@x.test", "bob@x.test", "acme@x.test", "carl@x.test"]
+
+
+def test_domains_patterns_and_hashes(open_http: Any) -> None:
+    """Put on the list, shown by what they cover, and taken off; what is wrong is said, and nothing is taken then."""
+    door = open_http()
+    entries = ["@Example.org", "@*.example.org", "NoReply@*", hash_of("bob@d.test").upper()]
+    rows = [{"address": one, "kind": "manual"} for one in entries]
+    assert door.client.post("/v1/suppressions", json={"rows": rows}).json() == {"added": 4, "known": 0}
+    assert door.client.post("/v1/suppressions", json={"rows": rows}).json() == {"added": 0, "known": 4}
+    stored = ["@*.example.org", "@example.org", "pattern:noreply@*", hash_of("bob@d.test")]
+    assert [row["address"] for row in door.client.get("/v1/suppressions").json()["rows"]] == stored
+    to = ["anna@example.org", "a@sub.example.org", "noreply@d.test", "Bob@d.test", "c@d.test"]
+    answer = door.client.post("/v1/inject", json=GOOD | {"to": to}).json()
+    assert (answer["accepted"], answer["suppressed"]) == (1, 4)
+    assert door.client.get("/v1/suppressions/anna@example.org").json()["address"] == "@example.org"
+    assert door.client.get("/v1/suppressions/noreply@*").json()["address"] == "pattern:noreply@*"
+    answer = door.client.delete("/v1/suppressions/anna@example.org")
+    assert (answer.status_code, "has no entry of its own; @example.org covers it" in answer.text) == (404, True)
+    evidence = door.client.get("/v1/suppressions/@example.org/evidence").json()
+    assert [row["address"] for row in evidence["entries"]] == ["@example.org"]
+    for wrong, sentence in (("example.org", "write @example.org for all of a domain"), ("*@*", "stops everybody"),
+                            ("sha256:1", "give sha256: and 64 hexadecimal digits")):  # fmt: skip
+        answer = door.client.post(
+            "/v1/suppressions",
+            json={"rows": [{"address": "fine@d.test", "kind": "manual"}, rows[0] | {"address": wrong}]},
+        )
+        assert (answer.status_code, sentence in answer.text) == (422, True), answer.text
+    for one in entries:
+        assert door.client.delete(f"/v1/suppressions/{one}").json() == {"removed": 1}
+    assert door.client.get("/v1/suppressions").json()["rows"] == []
+    assert door.client.post("/v1/inject", json=GOOD | {"to": to}).json()["accepted"] == 5
+
+
+def test_a_tenants_key_and_a_whole_domain(open_http: Any) -> None:
+    """It is of that tenant's mail only, and an operator's domain is not the tenant's to see or to take off."""
+    keys = [{"name": "acme", "hash": hashed("a"), "role": "operate", "tenants": ["acme"]}]
+    door = open_http(http={"keys": keys})
+    own = door.client_with("a")
+    rows = [{"address": "@d.test", "kind": "manual"}]
+    assert door.client.post("/v1/suppressions", json={"rows": rows}).json() == {"added": 1, "known": 0}
+    assert own.get("/v1/suppressions/c@d.test").status_code == 404
+    assert own.delete("/v1/suppressions/@d.test").status_code == 404
+    assert (
+        own.post("/v1/suppressions", json={"rows": [{"address": "@example.org", "kind": "manual"}]}).json()["added"]
+        == 1
+    )
+    row = own.get("/v1/suppressions/anna@example.org").json()
+    assert (row["address"], row["scope"]) == ("@example.org", "tenant:acme")
+    answer = door.client.post("/v1/inject", json=GOOD).json()
+    assert (answer["accepted"], answer["suppressed"]) == (1, 1)
+    assert door.client.post("/v1/inject", json=GOOD | {"tenant": "acme"}).json()["suppressed"] == 2
+    assert own.delete("/v1/suppressions/@example.org").json() == {"removed": 1}

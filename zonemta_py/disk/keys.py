@@ -240,6 +240,12 @@ def suppressed(person: str, scope: str = "all") -> bytes:
     return suppressed_range(scope) + person.encode()
 
 
+def suppressed_from(begins: str, scope: str) -> tuple[bytes, bytes]:
+    """From which key, and up to which, the entries of a scope are that begin so."""
+    first = suppressed(begins, scope)
+    return first, first[:-1] + bytes((first[-1] + 1,))
+
+
 def suppressed_place(key: bytes) -> tuple[str, str]:
     """Address and scope. Raises ValueError."""
     if key.startswith(SUPPRESSED):

@@ -13,6 +13,7 @@ from zonemta_py.pipeline.prepare.reached import as_suppressed
 from zonemta_py.pipeline.prepare.settings import BestHour, Lane, PlanRefused, Settings
 from zonemta_py.pipeline.prepare.suppressed import COLUMNS
 from zonemta_py.pipeline.prepare.suppressed import read as read_suppressed
+from zonemta_py.queue.suppression.spelling import hash_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,6 +129,32 @@ def test_a_suppression_list_of_its_own(spark: "SparkSession", tmp_path: Any) -> 
     (tmp_path / "wrong.csv").write_text("who\nA@b.net\n")
     with pytest.raises(PlanRefused, match="there is no column address; name the column of addresses so"):
         read_suppressed(spark, str(tmp_path / "wrong.csv"))
+
+
+def test_domains_patterns_and_hashes_leave_out_whom_they_cover(spark: "SparkSession", tmp_path: Any) -> None:
+    """As the queue spells them; an own entry says why first; a list of its own may spell them as orders do."""
+    whom = ["a@x.net", "B@X.net", "a@sub.x.net", "a@b.sub.x.net", "bot7@y.net", "Ann@y.net", "bob@y.net", "c@ax.net",
+            "bot@z.net"]  # fmt: skip
+    rows = [(who, f'"{n}"', 0, True, (0, 0, n), None) for n, who in enumerate(whom)]
+    frame = spark.createDataFrame(rows, ROWS)
+    entries = [
+        ("@x.net", "manual", 2, "ops"), ("@*.x.net", "manual", 1, "ops"), ("b@x.net", "complaint", 9, "rules"),
+        ("pattern:bot*@y.net", "hard-bounce", 3, "ops"), (hash_of("ann@y.net"), "unsubscribe", 4, "them"),
+    ]  # fmt: skip
+    (tmp_path / "own.csv").write_text(f"address\n@X.net\n*@*.x.net\nbot*@y.net\n{hash_of('ann@y.net')[7:].upper()}\n")
+    (tmp_path / "domains.csv").write_text("Domain\nx.net\n*.x.net\n")
+    found = people(frame, SETTINGS, spark.createDataFrame(entries, COLUMNS)).collect()
+    assert {row.key: (row.kind, row.by) for row in found if row.reason == "suppressed"} == {
+        "a@x.net": ("manual", "ops"), "b@x.net": ("complaint", "rules"), "a@sub.x.net": ("manual", "ops"),
+        "a@b.sub.x.net": ("manual", "ops"), "bot7@y.net": ("hard-bounce", "ops"), "ann@y.net": ("unsubscribe", "them"),
+    }  # fmt: skip
+    assert len(found) == len(whom)
+    for file, gone in (("own.csv", 6), ("domains.csv", 4)):
+        found = people(frame, SETTINGS, read_suppressed(spark, str(tmp_path / file))).collect()
+        assert sorted(row.key for row in found if row.reason == "suppressed") == sorted(
+            who.lower()
+            for who in ("a@x.net", "b@x.net", "a@sub.x.net", "a@b.sub.x.net", "bot7@y.net", "ann@y.net")[:gone]
+        )
 
 
 def test_each_at_the_hour_in_which_they_read(spark: "SparkSession") -> None:

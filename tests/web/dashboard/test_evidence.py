@@ -67,3 +67,23 @@ def test_a_key_with_a_tenant_sees_that_tenants_evidence(door: HttpDoor) -> None:
     assert (len(heard["ann@x.test"]), heard["bob@x.test"]) == (1, [])
     whole = door.client.get("/v1/suppressions/bob@x.test/evidence").json()
     assert whole["standing"][0]["said"].startswith("the address does not exist: 1 refusal within 30 days; enough would")
+
+
+def test_a_domain_and_a_pattern_on_the_page(door: HttpDoor) -> None:
+    """Entered there as on the command line, shown at whom they cover, and what is wrong is said."""
+    client, _ = login(door, "zmta_chief")
+    for entry in ("@gone.test", "bot*@*"):
+        done = client.post("/dashboard/order/suppress", data={"address": entry, "kind": "manual", "csrf": csrf(client)})
+        assert done.status_code in (200, 303)
+    page = client.get("/dashboard/suppressions").text
+    assert "@gone.test" in page
+    assert "pattern:bot*@*" in page
+    assert "@gone.test" in client.get("/dashboard/suppressions", params={"address": "a@gone.test"}).text
+    assert "pattern:bot*@*" in client.get("/dashboard/suppressions", params={"address": "bot*@*"}).text
+    wrong = client.post(
+        "/dashboard/order/suppress", data={"address": "gone.test", "kind": "manual", "csrf": csrf(client)}
+    )
+    assert "write @gone.test for all of a domain" in wrong.text
+    data = {"address": "pattern:bot*@*", "scope": "all", "csrf": csrf(client)}
+    assert client.post("/dashboard/order/unsuppress", data=data).status_code in (200, 303)
+    assert "pattern:bot*@*" not in client.get("/dashboard/suppressions", params={"address": "bot1@x.test"}).text

@@ -13,6 +13,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.config.suppression import SuppressionSection
 from zonemta_py.queue import questions
+from zonemta_py.queue.suppression.spelling import is_covering
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
 Provider = Annotated[
@@ -42,7 +43,9 @@ def sentences(found: questions.EvidenceOf) -> list[str]:
         by = "the queue itself" if entry["by"] == "policy" else entry["by"]
         why = f": {entry['reason']}" if entry["reason"] else ""
         since = moment(entry["since_ms"])
-        said.append(f"{who} is on the suppression list ({entry['kind']}{scope}) since {since}, by {by}{why}")
+        covering = entry["address"] if is_covering(entry["address"]) and entry["address"] != who else ""
+        listed = f"{who} is covered by {covering}, which is" if covering else f"{who} is"
+        said.append(f"{listed} on the suppression list ({entry['kind']}{scope}) since {since}, by {by}{why}")
     if not found["entries"]:
         said.append(f"{who} is not on the suppression list")
     if not found["heard"]:

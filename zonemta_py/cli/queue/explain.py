@@ -17,6 +17,7 @@ from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
 from zonemta_py.queue import questions
+from zonemta_py.queue.suppression.spelling import is_covering
 from zonemta_py.schedule.policy.state import UNUSABLE
 
 _WORDS = {
@@ -71,7 +72,7 @@ def explain(
         return print_json({**found, "last": last})
     _show_whole(found)
     for entry in listed:
-        print_aside(_suppressed(entry))
+        print_aside(_suppressed(entry, found["about"]))
     if listed and not found["rows"]:
         print_aside("Nothing is waiting for it")
         return None
@@ -123,12 +124,14 @@ def _absent(about: str) -> str:
     return f"{about} is not in the queue: it was delivered, returned, removed or never accepted; {where}"
 
 
-def _suppressed(entry: questions.SuppressionRow) -> str:
+def _suppressed(entry: questions.SuppressionRow, about: str) -> str:
     """What the suppression list says of it."""
     scope = "" if entry["scope"] == "all" else f" of scope {entry['scope']}"
+    covers = f", which covers {printable(about)}," if is_covering(entry["address"]) else ""
     return (
-        f"{entry['address']} has been on the suppression list since {moment(entry['since_ms'])} ({entry['kind']}): no "
-        f"mail{scope} goes to it, except through zones whose `suppress` omits that kind; `zonemta suppression explain`"
+        f"{entry['address']}{covers} has been on the suppression list since {moment(entry['since_ms'])} "
+        f"({entry['kind']}): no mail{scope} goes to it, except through zones whose `suppress` omits that kind; "
+        "`zonemta suppression explain`"
     )
 
 

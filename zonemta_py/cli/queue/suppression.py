@@ -1,5 +1,5 @@
-"""`zonemta suppression …`: the addresses that get no mail, and why; `zonemta forget`: erases a person from the
-queue."""
+"""`zonemta suppression …`: the addresses, domains, patterns and hashes that get no mail, and why; `zonemta forget`:
+erases a person from the queue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,15 @@ for decided in (evidence.explain, evidence.guards, evidence.release, evidence.dr
     app.command()(decided)
 
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
-Addresses = Annotated[list[str], typer.Argument(metavar="ADDRESS", help="One or more addresses.")]
+Listed = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ADDRESS",
+        help="One or more addresses, domains (@example.com, @*.example.com for all below it), patterns (noreply@*), or"
+        " sha256:HEX.",
+    ),
+]
+Entry = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling, or another entry.")]
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
 _SCOPES = (
     "all, campaigns, campaigns:TENANT, campaign:NAME, campaign:TENANT/NAME, list:NAME, list:TENANT/NAME, tenant:NAME "
@@ -66,7 +74,7 @@ AT_ONCE = 1_000
 
 @app.command()
 def add(
-    addresses: Addresses,
+    addresses: Listed,
     kind: Annotated[Kind, typer.Option(help="Why they are listed.")] = "manual",
     reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason in words.")] = "",
     proof: Annotated[str, typer.Option("--evidence", metavar="TEXT", help="Evidence: where it is documented.")] = "",
@@ -78,6 +86,7 @@ def add(
 ) -> None:
     """Add addresses to the list: new mail skips them, and waiting mail to them is removed without a bounce.
 
+    A domain, a pattern or a hash of an address is added in the same way, and stops every address that it covers.
     An unsubscribe applies to campaigns only; the `suppress` setting of a zone lists the kinds that stop its mail.
     """
     rows = [[address, kind, reason, proof, _me(), campaign, 0, scope] for address in addresses]
@@ -91,10 +100,18 @@ def _say(tell: Telling, counts: questions.Added) -> None:
 
 @app.command()
 def remove(
-    addresses: Addresses, scope: Scope = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False
+    addresses: Listed, scope: Scope = None, config: ConfigFile = None, folder: Folder = None, json: AsJson = False
 ) -> None:
-    """Remove addresses from the list, in all scopes or one; they receive mail again."""
-    count = answer(in_force(config, folder), questions.unsuppress, addresses=addresses, by=_me(), scope=scope)
+    """Remove addresses from the list, in all scopes or one; they receive mail again.
+
+    An address that a domain, a pattern or a hash covers as well still gets none."""
+    chosen = in_force(config, folder)
+    count = answer(chosen, questions.unsuppress, addresses=addresses, by=_me(), scope=scope)
+    row = answer(chosen, questions.suppression, address=addresses[0]) if not count and len(addresses) == 1 else None
+    if row is not None and scope is None:
+        raise CommandError(
+            Exit.DATA, f"{printable(addresses[0])} has no entry of its own; {row['address']} covers it: remove that one"
+        )
     if not count:
         raise CommandError(
             Exit.DATA, "none of them is on the suppression list; `zonemta suppression list` shows who is"
@@ -104,8 +121,8 @@ def remove(
 
 @app.command()
 @tabled
-def show(address: Address, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
-    """Show whether an address is on the list, for which mail, and why."""
+def show(address: Entry, config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
+    """Show whether an address is on the list, or covered by an entry for many, for which mail, and why."""
     row = answer(in_force(config, folder), questions.suppression, address=address)
     if json:
         return print_json(row)
@@ -149,7 +166,10 @@ def _cells(row: questions.SuppressionRow) -> list[str]:
 @app.command("import")
 def import_(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE.csv", help="CSV file with a header line, or - for standard input.")
+        Path,
+        typer.Argument(
+            metavar="FILE.csv", help="CSV file with a header line, or one entry a line; - for standard input."
+        ),
     ],
     kind: Annotated[Kind, typer.Option(help="Kind for rows without one.")] = "manual",
     rejects: Annotated[
@@ -161,7 +181,10 @@ def import_(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    """Import addresses from a CSV file: column address (or email), and any other column that `export` writes.
+    """Import entries from a CSV file: column address (or email), and any other column that `export` writes.
+
+    Addresses, domains, patterns and hashes may be mixed, as for `add`. A column sha256 or domain will do instead; so
+    will a list without a header, one entry a line, such as 64 hexadecimal digits each.
 
     Files written by `export` can be imported unchanged; importing twice changes nothing. Bad rows do not stop the
     import: they are reported and written to a separate file with the reasons, and the exit status is 65.

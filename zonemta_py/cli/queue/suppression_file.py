@@ -1,4 +1,5 @@
-"""A file of addresses to suppress, as `zonemta suppression import` reads it: CSV as any spreadsheet writes it.
+"""A file of what to suppress, as `zonemta suppression import` reads it: CSV as any spreadsheet writes it, or a list
+without a header, one address, domain, pattern or hash a line.
 
 Each row is checked as the queue will; a bad one goes to the rejects, and the reading continues.
 """
@@ -19,7 +20,7 @@ from typing import IO, Any
 from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.rejects import Rejects
 from zonemta_py.pipeline.prepare.settings import PlanRefused
-from zonemta_py.pipeline.prepare.source.dialect import Dialect, dialect_of, recipient_column
+from zonemta_py.pipeline.prepare.source.dialect import DOMAINS, Dialect, dialect_of, listed_column
 from zonemta_py.pipeline.prepare.source.dialect import opened as text_of
 
 COLUMNS = ("address", "kind", "scope", "since", "reason", "evidence", "by", "campaign")
@@ -27,7 +28,8 @@ STDIN = Path("-")
 
 
 class Source:
-    """columns: of the header. said: how it is read, in a sentence. count: rows so far. bytes: of the file."""
+    """columns: of the header, or of what stands for it. said: how it is read, in a sentence. count: rows so far. bytes:
+    of the file."""
 
     def __init__(self, name: str, file: Path, stream: IO[str], dialect: Dialect) -> None:
         """Raises CommandError for what has no header with an address."""
@@ -40,14 +42,24 @@ class Source:
             raise CommandError(Exit.DATA, f"{name}:1: it is not UTF-8; save the file as CSV in UTF-8") from None
         except csv.Error as error:
             raise CommandError(Exit.DATA, f"{name}:1: this is not CSV ({error}); save it as CSV in UTF-8") from None
+        self.count, self.bytes = 0, file.stat().st_size
+        self._first: list[str] | None = None
+        """The first line, if it is a row already."""
+        self._domains = False
+        """Whether they are named without an @."""
+        if len(self.columns) == 1 and _is_entry(self.columns[0]):
+            self._first, self.columns, self._places = self.columns, ["address"], {"address": 0}
+            self.said = f"{name}: read as a list without a header, one entry a line"
+            return
         names = [column.strip().lower() for column in self.columns]
-        address = "address" if "address" in names else recipient_column(names)
+        address = listed_column(names)
         if not address:
             raise CommandError(Exit.DATA, f"{name}: its first line names no column address or email; add one")
         self._places = {column: names.index(column) for column in COLUMNS if column in names}
         self._places["address"] = names.index(address)
-        self.said = f"{name}: read as CSV in {dialect}; addresses in {self.columns[self._places['address']]}"
-        self.count, self.bytes = 0, file.stat().st_size
+        self._domains = address in DOMAINS
+        what = "domains" if self._domains else "addresses"
+        self.said = f"{name}: read as CSV in {dialect}; {what} in {self.columns[self._places['address']]}"
 
     @property
     def bytes_read(self) -> int:
@@ -73,6 +85,8 @@ class Source:
                 yield row
 
     def _values(self) -> Iterator[tuple[list[str], str]]:
+        if self._first is not None:
+            yield self._first, ""
         while True:
             try:
                 values = next(self._reader)
@@ -89,10 +103,21 @@ class Source:
         said = {name: values[place].strip() if place < len(values) else "" for name, place in self._places.items()}
         if not said["address"]:
             raise ValueError("there is no address; give one such as ann@example.com")
+        if self._domains and said["address"][0] != "@":
+            said["address"] = f"@{said['address']}"
         return [
             said["address"], said.get("kind") or kind, said.get("reason", ""), said.get("evidence", ""),
             said.get("by") or by, said.get("campaign", ""), _ms(said.get("since", "")), said.get("scope") or scope,
         ]  # fmt: skip
+
+
+def _is_entry(text: str) -> bool:
+    from zonemta_py.queue.suppression.spelling import checked
+
+    try:
+        return bool(checked(text))
+    except ValueError:
+        return False
 
 
 @contextmanager

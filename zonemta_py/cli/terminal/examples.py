@@ -148,7 +148,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "campaign check": ("zonemta campaign check letter.toml --list people.csv",),
     "campaign suspend": ("zonemta campaign suspend spring --because 'too many complaints'",),
     "campaign status": ("zonemta campaign status spring",),
-    "suppression add": ("zonemta suppression add ann@example.com --kind complaint --reason 'she called'",),
+    "suppression add": (
+        "zonemta suppression add ann@example.com --kind complaint --reason 'she called'",
+        "zonemta suppression add @example.com '@*.example.com' 'noreply@*' --reason 'asked by their postmaster'",
+    ),
     "suppression list": ("zonemta suppression list --kind hard-bounce --csv",),
     "suppression import": ("zonemta suppression import list.csv --kind unsubscribe",),
     "feedback list": (

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.nodes.client import NodeRefused
+from zonemta_py.queue.suppression.spelling import is_covering, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def push(node: Listing, rows: Iterable[Any], sent: dict[str, datetime.datetime])
     added, refused = _send(node, [node_row(row) for _, row in fresh])
     now: dict[str, Any] = {}
     for address, row in fresh:
-        if address not in refused:
+        if literal(address) not in refused:
             now[address] = max(row["until"], now.get(address, row["until"]))
     return Pushed(added, known, lifted, refused), now
 
@@ -76,7 +77,7 @@ def _listed(node: Listing) -> dict[str, set[str]]:
     """By address the kinds that need not be sent to the node: those it has, for all mail or that of campaigns."""
     found: dict[str, set[str]] = {}
     for row in (row for page in node.suppressions() for row in page):
-        kinds, scope = found.setdefault(row["address"], set()), row.get("scope", "all")
+        kinds, scope = found.setdefault(_person(row["address"]), set()), row.get("scope", "all")
         if scope.partition(":")[0] in ("all", "campaigns"):
             kinds |= {row["kind"], *row.get("also", ())}
         if scope == "all" and row["kind"] in ("manual", "erased"):  # a manual decision: nothing outweighs it
@@ -96,7 +97,7 @@ def node_row(row: Any) -> dict[str, Any]:
     while len(json.dumps(told)) > EVIDENCE_CHARACTERS_MAX and replies:
         replies.pop()
     return {
-        "address": person(row["address"]),
+        "address": literal(person(row["address"])),
         "kind": row["kind"],
         "reason": _line(row["reason"])[:REASON_CHARACTERS_MAX],
         "evidence": json.dumps(told),
@@ -147,6 +148,11 @@ def _send(node: Listing, rows: Sequence[dict[str, Any]]) -> tuple[int, dict[str,
 def _evidence(each: Any) -> str:
     said = " ".join(str(part) for part in (each["code"], each["enhanced"], each["reply"]) if part)
     return f"{each['at']:%Y-%m-%dT%H:%M:%SZ} {each['id']} {_line(said)}"[:200]
+
+
+def _person(address: str) -> str:
+    """address: or what stands for many, as a node shows it."""
+    return address if is_covering(address) else person(address)
 
 
 def _line(text: str) -> str:

@@ -1,11 +1,15 @@
-"""Removes who must not get mail: hard bounces, complaints, unsubscribes, with the source of each."""
+"""Removes who must not get mail: hard bounces, complaints, unsubscribes, with the source of each.
+
+An entry is for an address, or stands for many (`queue.suppression.spelling`): domains and hashes are joined as
+addresses are, each only if the list has any; patterns are compared in Python, with the queue's own index.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.mail.list_id import list_name, list_scope
 from zonemta_py.pipeline.nodes.client import NodeAccess
@@ -13,8 +17,10 @@ from zonemta_py.pipeline.nodes.nodes import Nodes
 from zonemta_py.pipeline.prepare.normalise import NEEDLESS_QUOTES, normalise
 from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source import sound
-from zonemta_py.pipeline.prepare.source.dialect import dialect_of, opened, recipient_column
+from zonemta_py.pipeline.prepare.source.dialect import DOMAINS, dialect_of, listed_column, opened
 from zonemta_py.pipeline.spark.little_data import small
+from zonemta_py.queue.suppression.patterns import PATTERNS_MAX
+from zonemta_py.queue.suppression.spelling import BELOW, DOMAIN, HASH, PATTERN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,6 +29,10 @@ SUPPRESSED = "suppressed"
 COLUMNS = "address string, kind string, since_ms bigint, by string"
 _EVERYBODYS = frozenset(("all", "campaigns"))
 """Scopes of every campaign."""
+_NO_ADDRESS = r"^\s*(@|[sS][hH][aA]256:|pattern:|[0-9a-fA-F]{64}\s*$)|[*]"
+"""What a list of its own has beside addresses."""
+_SENT_TO_ALL_MAX = 200_000
+"""Domains of a list that every worker gets, so that nobody is moved."""
 
 
 def without_suppressed(people: DataFrame, suppressed: DataFrame | None) -> DataFrame:
@@ -37,6 +47,8 @@ def without_suppressed(people: DataFrame, suppressed: DataFrame | None) -> DataF
         F.min_by("by", "since_ms").alias("by"),
     )  # fmt: skip
     found = people.join(known.withColumn("found", F.lit(True)), "key", "left")
+    for covering in _coverings(suppressed):
+        found = _covered(found, known, covering)
     reason = F.when(F.col("reason").isNull() & F.col("found"), SUPPRESSED).otherwise(F.col("reason"))
     return found.withColumn("reason", reason).drop("found")
 
@@ -48,23 +60,93 @@ def folded(column: str) -> Column:
     return F.regexp_replace(F.lower(F.trim(column)), NEEDLESS_QUOTES, "$1@")
 
 
-def read(spark: SparkSession, file: str) -> DataFrame:
-    """A list of its own: CSV with a header, or Parquet; a column address, and kind, since_ms and by if there are such.
+class _Covering(NamedTuple):
+    """Entries that begin so. key: of a recipient, as such an entry is spelled. few: they are sent to every worker."""
 
-    Raises PlanRefused.
-    """
+    begins: str
+    key: Column
+    few: bool = False
+
+
+def _coverings(suppressed: DataFrame) -> list[_Covering]:
+    """What is to be looked at beside the address. Raises PlanRefused."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    from zonemta_py.pipeline.prepare.covering import fitting
+
+    address, domain = F.col("address"), F.substring_index("key", "@", -1)
+    labels = F.size(F.split(F.substring(address, len(BELOW) + 1, 1_000), "[.]"))
+    is_below, is_pattern = address.startswith(BELOW), address.startswith(PATTERN)
+    counted = suppressed.where(address.rlike(f"^({DOMAIN}|{HASH}|{PATTERN})")).agg(
+        F.count_if(address.startswith(DOMAIN)).alias("domains"), F.count_if(address.startswith(HASH)).alias("hashes"),
+        F.count_distinct(F.when(is_pattern, address)).alias("patterns"),
+        F.collect_set(F.when(is_below, labels)).alias("labels"),
+    ).first()  # fmt: skip
+    assert counted is not None
+    found = list[_Covering]()
+    if counted.domains:
+        few = counted.domains <= _SENT_TO_ALL_MAX
+        found.append(_Covering(DOMAIN, F.concat(F.lit(DOMAIN), domain), few))
+        for many in sorted(counted.labels, reverse=True):
+            parent = F.concat(F.lit(BELOW), F.substring_index(domain, ".", -many))
+            found.append(_Covering(BELOW, F.when(F.size(F.split(domain, "[.]")) > many, parent), few))
+    if counted.patterns > PATTERNS_MAX:
+        raise PlanRefused(
+            f"the suppression list has {counted.patterns:,} patterns; at most {PATTERNS_MAX:,} are compared: write "
+            "domains (@example.com) or addresses instead"
+        )
+    if counted.patterns:
+        rows = suppressed.where(is_pattern).select("address").distinct().collect()
+        fits = arrow_udf(fitting(row.address for row in rows), "string")  # type: ignore[call-overload]
+        found.append(_Covering(PATTERN, fits(F.col("key")), True))
+    if counted.hashes:
+        found.append(_Covering(HASH, F.concat(F.lit(HASH), F.sha2("key", 256))))
+    return found
+
+
+def _covered(found: DataFrame, known: DataFrame, covering: _Covering) -> DataFrame:
+    """Whom an earlier step has found keeps what that says."""
+    from pyspark.sql import functions as F
+
+    those = known.where(F.col("key").startswith(covering.begins)).select(
+        F.col("key").alias("cover"), F.col("kind").alias("cover_kind"), F.col("since_ms").alias("cover_since"),
+        F.col("by").alias("cover_by"), F.lit(True).alias("covered"),
+    )  # fmt: skip
+    found = found.withColumn("cover", covering.key).join(F.broadcast(those) if covering.few else those, "cover", "left")
+    for name, other in (("kind", "cover_kind"), ("since_ms", "cover_since"), ("by", "cover_by")):
+        found = found.withColumn(name, F.when(F.col("found"), F.col(name)).otherwise(F.col(other)))
+    found = found.withColumn("found", F.coalesce("found", "covered"))
+    return found.drop("cover", "cover_kind", "cover_since", "cover_by", "covered")
+
+
+def read(spark: SparkSession, file: str) -> DataFrame:
+    """A list of its own: CSV with a header, or Parquet; a column address (or sha256, or domain), and kind, since_ms and
+    by if there are such. Raises PlanRefused."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    from zonemta_py.pipeline.prepare.covering import spelled
 
     try:
         frame = spark.read.parquet(file) if file.endswith(".parquet") else _csv(spark, file)
     except AnalysisException as error:
         raise PlanRefused(f"{file}: {str(error).splitlines()[0]}; name a CSV or Parquet file") from None
-    address = "address" if "address" in frame.columns else recipient_column(frame.columns)
+    names = {name.lower(): name for name in reversed(frame.columns)}
+    column = listed_column([*names])
+    address = "address" if "address" in frame.columns else names.get(column, "")
     if not address:
         raise PlanRefused(f"{file}: there is no column address; name the column of addresses so")
-    frame = normalise(frame.withColumn("raw", F.col(f"`{address}`")))
-    whom = F.coalesce("address", "raw", F.lit(""))  # where it may be null, Spark asks that first, and judges twice
+    raw = F.col(f"`{address}`")
+    if column in DOMAINS:
+        raw = F.when(raw.startswith(DOMAIN), raw).otherwise(F.concat(F.lit(DOMAIN), raw))
+    frame = normalise(frame.withColumn("raw", raw))
+    other = F.when(F.col("raw").rlike(_NO_ADDRESS), F.col("raw"))
+    frame = frame.withColumn("entry", arrow_udf(spelled, "string")(other))  # type: ignore[call-overload]
+    whom = F.coalesce(
+        "entry", "address", "raw", F.lit("")
+    )  # where it may be null, Spark asks that first, and judges twice
     known = {"address": whom, "kind": F.lit("listed"), "since_ms": F.lit(None), "by": F.lit(Path(file).name)}
     chosen = {name: F.col(name) if name in frame.columns and name != "address" else known[name] for name in known}
     return frame.select(*(chosen[name].cast(kind).alias(name) for name, kind in _columns()))

@@ -17,13 +17,14 @@ from zonemta_py.queue.suppression.entry import (
     KINDS,
     Suppressed,
     checked,
-    checked_person,
     checked_range,
     checked_scope,
     usual_scope,
 )
 from zonemta_py.queue.suppression.evidence import DAY_MS, WHY, Evidence, Item, counted, is_enough
 from zonemta_py.queue.suppression.from_evidence import HARD_BOUNCE, scope_of
+from zonemta_py.queue.suppression.spelling import checked as checked_spelling
+from zonemta_py.queue.suppression.spelling import checked_person, is_covering, literal
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import Pace
 
@@ -44,12 +45,13 @@ async def _suppress(queue: QueueContext, rows: list[list[Any]]) -> dict[str, int
     now_ms = queue.core.clock.ms()
     entries = [_scoped(queue, checked(row, now_ms)) async for row in _in_turns(rows)]
     found = [entry for entry in entries if not (entry.by == LAKE and entry.kind == HARD_BOUNCE and _held(queue, entry))]
+    await queue.suppression.check_room(found)
     counts = await queue.suppression.add(found)
     return counts | {"known": counts["known"] + len(entries) - len(found)}
 
 
 def _held(queue: QueueContext, entry: Suppressed) -> bool:
-    return queue.policy.holds(entry.address)
+    return not is_covering(entry.address) and queue.policy.holds(entry.address)
 
 
 async def _in_turns(rows: Iterable[Any]) -> AsyncIterator[Any]:
@@ -67,7 +69,7 @@ def _scoped(queue: QueueContext, entry: Suppressed) -> Suppressed:
 
 @ANSWERS.to(questions.unsuppress)
 async def _unsuppress(queue: QueueContext, addresses: list[str], by: str = "", scope: str | None = None) -> int:
-    people = [checked_person(address) async for address in _in_turns(addresses)]
+    people = [checked_spelling(address) async for address in _in_turns(addresses)]
     return await queue.suppression.remove(people, by, checked_scope(scope) if scope else None)
 
 
@@ -75,11 +77,9 @@ async def _unsuppress(queue: QueueContext, addresses: list[str], by: str = "", s
 async def _suppression(
     queue: QueueContext, address: str, scopes: list[str] | None = None, tenant: str = ""
 ) -> dict[str, Any] | None:
-    """The entry of scope "all", or else the first; `others`: the rest of them. scopes: only those; tenant: what does
-    not stop its mail is left out."""
-    who = checked_person(address)
-    of_these = (queue.suppression.of(who, checked_scope(scope)) for scope in scopes or ())
-    every = queue.suppression.every(who) if scopes is None else [entry for entry in of_these if entry is not None]
+    """The entry of scope "all", or else the first; `others`: the rest of them, and those for many addresses that cover
+    it. scopes: only those; tenant: what does not stop its mail is left out."""
+    every = queue.suppression.every(checked_spelling(address), scopes and [checked_scope(scope) for scope in scopes])
     found = [entry.shown() for entry in every if not (tenant and entry.exact)]
     return {**found[0], "others": found[1:]} if found else None
 
@@ -105,10 +105,10 @@ async def _suppressions(
 
 
 def _is_cursor(after: str) -> bool:
-    """Whether it is an address, or one and a scope: both without spaces, unless the address is quoted."""
+    """Whether it is an entry's spelling, or that and a scope: both without spaces, unless the address is quoted."""
     first, _, last = after.rpartition(" ")
     address = first if first and "@" not in last else after
-    return "@" in address and (" " not in address or address.startswith('"'))
+    return ("@" in address or is_covering(address)) and (" " not in address or address.startswith('"'))
 
 
 @ANSWERS.to(questions.forget)
@@ -122,13 +122,13 @@ async def _forget(queue: QueueContext, address: str, keep: bool = False, by: str
 
 @ANSWERS.to(questions.evidence)
 async def _evidence(queue: QueueContext, address: str) -> dict[str, Any]:
-    who, clock, terms = checked_person(address), queue.core.clock, queue.core.config.suppression
+    who, clock, terms = checked_spelling(address), queue.core.clock, queue.core.config.suppression
     await queue.core.disk.settled()
     found, policy = queue.policy.store.get(who), queue.core.schedule.policy
     items = found.items if found is not None else []
     guards = dict.fromkeys(item.at for item in items if item.held)
     return {
-        "address": who,
+        "address": literal(who),
         "entries": [entry.shown() for entry in queue.suppression.every(who)],
         "heard": [_shown(item, clock.apart_ms()) for item in items],
         "standing": _standing(found, terms, clock.steady_ms()) if found is not None else [],

@@ -64,7 +64,7 @@ class Leases:
         self._held: dict[str, list[FlowQueue]] = {}
         """Flow queues that wait for their sender to ask for more."""
         self._fruitless = 0
-        """Batches of this round of which tasks have left nothing."""
+        """Batches of this round of which nothing was left: tasks, the suppression list or a cancellation took it."""
         self._missed: dict[str, float] = {}
         """Since when a sender was needed and did not ask."""
 
@@ -286,7 +286,9 @@ class Leases:
         return True
 
     def _remove(self, batch: Batch, entries: list[Entry], reason: str) -> bool:
-        return remove_leased(self._core, self._damaged, batch, entries, reason)
+        left = remove_leased(self._core, self._damaged, batch, entries, reason)
+        self._fruitless += not left
+        return left
 
     def _canceled(self, batch: Batch) -> bool:
         """Whether its campaign was canceled."""

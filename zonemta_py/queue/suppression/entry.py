@@ -1,4 +1,4 @@
-"""An entry of the suppression list: who gets no mail, of which scope, and why.
+"""An entry of the suppression list: who gets no mail (`spelling.py`), of which scope, and why.
 
 The scope says which mail an entry stops:
 
@@ -32,11 +32,9 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.people import SuppressRow, UnsuppressRecord
-from zonemta_py.mail.addresses.person import person
-from zonemta_py.mail.addresses.written import bare
-from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
 from zonemta_py.mail.list_id import campaign_scope, list_scope
 from zonemta_py.queue.questions.question import Refused
+from zonemta_py.queue.suppression import spelling
 
 KINDS: tuple[str, ...] = get_args(Kind)
 """By rank, lowest first: what a person has said ranks above what a machine found."""
@@ -56,7 +54,7 @@ _EVERY = re.compile(f"(list|campaign):{_PART}/")
 
 
 class Suppressed(SuppressRow):
-    """A person on the list."""
+    """A person on the list, or what stands for many; address: as `spelling` has it."""
 
     __slots__ = ()
 
@@ -91,11 +89,12 @@ class Suppressed(SuppressRow):
 
     def because(self) -> str:
         """The reason as a REMOVED record has it."""
-        return self.kind if self.scope == ALL else f"{self.kind}, scope {self.scope}"
+        said = self.kind if self.scope == ALL else f"{self.kind}, scope {self.scope}"
+        return f"{said}, entry {self.address}" if spelling.is_covering(self.address) else said
 
     def shown(self) -> dict[str, Any]:
         """As shown in answers."""
-        row = self._asdict() | {"also": list(self.also)}
+        row = self._asdict() | {"address": spelling.literal(self.address), "also": list(self.also)}
         del row["again"], row["exact"]
         return row
 
@@ -165,7 +164,7 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
     if kind not in KINDS:
         raise Refused(f"{address}: there is no kind {kind!r}; use {', '.join(KINDS)}")
     texts = (text[:TEXT_CHARACTERS_MAX] for text in (reason, evidence, by, campaign))
-    entry = Suppressed(checked_person(address), kind, int(since_ms or now_ms), *texts)
+    entry = Suppressed(spelling.checked(address), kind, int(since_ms or now_ms), *texts)
     return entry._replace(scope=checked_scope(scope) if scope else "")
 
 
@@ -182,21 +181,3 @@ def checked_scope(scope: Any) -> str:
 def checked_range(scope: Any) -> str:
     """The same, or all lists or campaigns of a tenant, "list:TENANT/" (`keys.suppressed_range`). Raises ValueError."""
     return scope if isinstance(scope, str) and _EVERY.fullmatch(scope) else checked_scope(scope)
-
-
-def checked_person(address: Any) -> str:
-    """The canonical form of an address, which may come with a display name. Raises ValueError if it is invalid."""
-    if not isinstance(address, str) or not address.isprintable():
-        raise Refused(f"{address!r} is not an address; give one such as ann@example.com")
-    if address.strip().startswith("*@"):
-        remedy = f"`zonemta suspend domain {address.strip()[2:]}` stops a whole domain"
-        raise Refused(f"{address!r} is a pattern, and the list has addresses only; {remedy}")
-    from zonemta_py.mail.address import AddressRefused, parse_mailbox  # a start accepts mail before it needs a parser
-
-    try:
-        spelling = person(parse_mailbox(bare(address)))
-    except AddressRefused:
-        spelling = ""
-    if not spelling or len(spelling.encode()) > ADDRESS_BYTES_MAX:
-        raise Refused(f"{address!r} is not an address; give one such as ann@example.com")
-    return spelling

@@ -1,4 +1,5 @@
-"""The suppression list: addresses that get no mail, in which scope, and why (`entry.py`).
+"""The suppression list: addresses that get no mail, in which scope, and why (`entry.py`); also whole domains, patterns
+and hashes of addresses (`spelling.py`, `covering.py`).
 
 Checked at acceptance (such recipients are left out, and counted) and again at leasing (they are removed, without a
 bounce), since they may have been listed meanwhile. Mail with the null sender is exempt: notifications go to people
@@ -6,8 +7,8 @@ about what they sent (RFC 5321 6.1). A change is a journal record, stable before
 replay applies what a crash interrupts, as with results.
 
 Cost: nothing while the list is empty; otherwise one look-up in the store for each recipient that arrives, and one more
-for each other scope of the message that has any entries. Mail that arrived after the list last grew is not looked up
-again when it is leased.
+for each other scope of the message that has any entries; more only in scopes that have entries for many addresses. Mail
+that arrived after the list last grew is not looked up again when it is leased.
 
 Failures: a store that cannot be read refuses mail for now.
 """
@@ -35,6 +36,7 @@ from zonemta_py.queue.core.commit import immediately
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.hooks import Routed
 from zonemta_py.queue.questions.question import is_repeated
+from zonemta_py.queue.suppression.covering import Covering, CoverLookup
 from zonemta_py.queue.suppression.entry import (
     ALL,
     COMPLAINT,
@@ -48,6 +50,7 @@ from zonemta_py.queue.suppression.entry import (
 )
 from zonemta_py.queue.suppression.evidence_store import EvidenceStore
 from zonemta_py.queue.suppression.from_evidence import BY, GUARD_BY
+from zonemta_py.queue.suppression.spelling import PATTERN, is_covering
 from zonemta_py.schedule.batch import Batch, Entry
 from zonemta_py.schedule.flow import FlowId
 
@@ -56,6 +59,8 @@ SCOPES_MAX = 10_000
 """Scopes for which it is cached whether they have entries."""
 _ALL_IDS = "~"
 """After every message id."""
+_Looked = tuple[list[str], CoverLookup | None]
+"""Of some mail: its scopes that have any entries, and who looks up those that are for many addresses."""
 
 
 class SuppressionList:
@@ -64,6 +69,7 @@ class SuppressionList:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.evidence = EvidenceStore(core)
+        self._covering = Covering(core.disk.store, self.of)
         self._look()
         self._mark = core.disk.ids.last
         """No message with a later id can have a recipient who was listed after it came."""
@@ -89,24 +95,39 @@ class SuppressionList:
     def _grown(self, places: Iterable[tuple[str, str]]) -> None:
         """From now until the store has it, every check of these scopes reads the store."""
         self._any, self._mark = True, _ALL_IDS
-        for scope in {scope for _, scope in places}:
+        for text, scope in places:
             self._filled[scope] = True
             self._scoped = self._scoped or scope != ALL
+            self._covering.grown(text, scope)
 
     # -- who is on it
 
     def of(self, who: str, scope: str = ALL) -> Suppressed | None:
-        """who: the canonical address (`mail.person`). Raises StoreError."""
+        """who: as stored (`spelling`). Raises StoreError."""
         if (who, scope) in self.foreseen:
             return self.foreseen[who, scope]
         key = keys.suppressed(who, scope)
         value = self._core.disk.store.get(key)
         return Suppressed.kept(key, value) if value is not None else None
 
-    def every(self, who: str) -> list[Suppressed]:
-        """All entries of a person. Raises StoreError."""
-        found = (self.of(who, scope) for scope in (ALL, *self._scopes()))
-        return [entry for entry in found if entry is not None]
+    def every(self, who: str, scopes: Iterable[str] | None = None) -> list[Suppressed]:
+        """All entries of a person, those that cover it last; or the entries that are spelled so. scopes: only those.
+        Raises StoreError."""
+        scopes = list((ALL, *self._scopes()) if scopes is None else scopes)
+        found = [entry for scope in scopes if (entry := self.of(who, scope)) is not None]
+        lookup = None if is_covering(who) else self._covering.among(scopes)
+        return [*found, *lookup.entries(who)] if lookup is not None else found
+
+    async def check_room(self, rows: Iterable[Suppressed]) -> None:
+        """Whether there is room for the patterns among these. Raises Refused, StoreError."""
+        patterns = [(row.address, row.scope) for row in rows if row.address.startswith(PATTERN)]
+        scopes = [ALL]
+        for scope in self._scopes() if patterns else ():
+            self._covering.of_scope(scope)
+            scopes.append(scope)
+            if len(scopes) % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._covering.check_room(patterns, scopes)
 
     def suppressed_by(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
         """Recipients that must get no mail, with the kind and scope of their entry. Raises QueueRefusal: they cannot
@@ -120,7 +141,7 @@ class SuppressionList:
 
     def _suppressed_by(self, envelope: Envelope, routed: list[Routed]) -> dict[str, str]:
         said = {"unsubscribe": envelope.unsubscribe, "headers": envelope.headers}
-        scopes: dict[str, list[str]] = {}
+        scopes: dict[str, _Looked] = {}
         found: dict[str, str] = {}
         for row in routed:
             zone, address = self._core.schedule.zones[row.zone].zone, row.recipient.address
@@ -162,24 +183,33 @@ class SuppressionList:
         except StoreError:
             return {}
 
-    def _reason(self, address: str, zone: Zone, scopes: list[str], tenant: str) -> str:
+    def _reason(self, address: str, zone: Zone, scopes: _Looked, tenant: str) -> str:
         if entry := self._stopping(address, zone, scopes, tenant):
             return because(entry.because())
         return because(ERASED) if self.leaving and person(address) in self.leaving else ""
 
-    def _stopping(self, address: str, zone: Zone, scopes: list[str], tenant: str | None) -> Suppressed | None:
+    def _stopping(self, address: str, zone: Zone, scopes: _Looked, tenant: str | None) -> Suppressed | None:
         spellings = [person(address)]
         if address[:1] == '"':  # an earlier version kept an entry with its quotes
             spellings.append(address.lower())
+        names, covering = scopes
         for who in spellings:
-            for scope in scopes:
+            for scope in names:
                 entry = self.of(who, scope)
                 if entry is not None and entry.stops(zone, tenant):
                     return entry
+        if covering is not None:
+            for entry in covering.entries(spellings[0]):
+                if entry.stops(zone, tenant):
+                    return entry
         return None
 
-    def _peopled(self, zone: Zone, tenant: str | None, campaign: str | None, said: Mapping[str, Any]) -> list[str]:
+    def _peopled(self, zone: Zone, tenant: str | None, campaign: str | None, said: Mapping[str, Any]) -> _Looked:
         """The scopes of such mail that have any entries. said: its metadata. Raises StoreError."""
+        scopes = self._of_mail(zone, tenant, campaign, said)
+        return scopes, self._covering.among(scopes)
+
+    def _of_mail(self, zone: Zone, tenant: str | None, campaign: str | None, said: Mapping[str, Any]) -> list[str]:
         if not self._scoped:
             return [ALL]
         if len(self._filled) > SCOPES_MAX:
@@ -218,6 +248,8 @@ class SuppressionList:
         address, _, within = after.rpartition(" ")
         if not address or "@" in within:  # no scope has an @, every domain comes after one
             address, within = after, scope or ALL
+        if '"' in address:  # as it is shown (`spelling.literal`)
+            address = person(address)
         ranges = [keys.suppressed_range(scope)] if scope else [keys.SUPPRESSED, keys.SUPPRESSED_IN]
         start = keys.suppressed(address, within) + b"\0" if after else b""
         for prefix in ranges:
@@ -256,10 +288,10 @@ class SuppressionList:
         return list(fresh.values())
 
     async def remove(self, addresses: Iterable[str], by: str, scope: str | None = None, again: bool = False) -> int:
-        """Returns how many people were listed; scope: only in that one; again: another of several queues tells of it.
-        Raises QueueRefusal, StoreError."""
+        """Returns how many of them were listed; addresses: or what else is listed, as stored; scope: only in that one;
+        again: another of several queues tells of it. Raises QueueRefusal, StoreError."""
         count = 0
-        people = map(person, dict.fromkeys(addresses))
+        people = (one if is_covering(one) else person(one) for one in dict.fromkeys(addresses))
         scopes = [scope] if scope else [ALL, *self._scopes()]
         while portion := list(islice(people, max(1, AT_ONCE // len(scopes)))):
             async with self._changes:
@@ -270,6 +302,7 @@ class SuppressionList:
                     await self._change(Type.UNSUPPRESS, record)
                     if not self._pending:
                         self._look()
+                        self._covering.gone(there)
             count += len({who for who, _ in there})
             await asyncio.sleep(0)
         return count

@@ -18,7 +18,10 @@ from zonemta_py.web.keys import Holder
 
 router = APIRouter(prefix="/v1", dependencies=[Depends(reading.known_query)])
 _AT_ONCE = 500
-_Address = Annotated[models.Address, Path(description="An email address.")]
+_Address = Annotated[
+    suppression_rows.Entry,
+    Path(description="An email address; or @example.com, @*.example.com, a pattern such as noreply@*, or sha256:HEX."),
+]
 
 
 @router.post(
@@ -29,9 +32,10 @@ _Address = Annotated[models.Address, Path(description="An email address.")]
     responses=described(400, 413, 415, 422),
 )
 async def add(request: Request) -> Response:
-    """They get no mail of that scope from then on, including queued mail. An existing entry stays as it is, unless the
-    new kind ranks higher: hard-bounce, manual, unsubscribe, complaint, erased. A zone's settings say which kinds stop
-    its mail, so that people who left a newsletter still get passwords."""
+    """They get no mail of that scope from then on, including queued mail. A domain, a pattern or a hash stops every
+    address that it covers. An existing entry stays as it is, unless the new kind ranks higher: hard-bounce, manual,
+    unsubscribe, complaint, erased. A zone's settings say which kinds stop its mail, so that people who left a
+    newsletter still get passwords."""
     here, who = request_context(request), visit(request)
     who.key.check("suppressions")
     mine = await people_scopes(here.queue, who.key.scope)
@@ -66,7 +70,7 @@ async def every(
     kind: Annotated[suppression_rows.Kind | None, Query(description="Only entries of this kind.")] = None,
     scope: Annotated[suppression_rows.Scope | None, Query(description="Only entries of this scope.")] = None,
 ) -> Response:
-    """Entries for all mail by address, then those of each other scope, a page at a time."""
+    """Entries for all mail by address (or what else they are for), then those of each other scope, a page at a time."""
     here, who = request_context(request), visit(request).key
     who.check("suppressions", "read")
     mine = await people_scopes(here.queue, who.scope)
@@ -142,7 +146,8 @@ async def remove(
     for one in scopes:
         removed += await here.ask(questions.unsuppress, addresses=[address], by=who.name, scope=one)
     if not removed:
-        raise _not_there(address)
+        rows = entries_of(await here.ask(questions.suppression, address=address), mine)
+        raise _covered(address, rows) if rows and scope is None else _not_there(address)
     return answer({"removed": removed})
 
 
@@ -169,6 +174,10 @@ def _scope(who: Holder, mine: list[str] | None, wanted: str | None, kind: str) -
         return own_scope(mine, wanted, kind)
     except OutOfScope as error:
         raise RequestProblem("no-right", f"the key {who.name!r} {error}") from None
+
+
+def _covered(address: str, rows: list[questions.SuppressionRow]) -> RequestProblem:
+    return RequestProblem("not-found", f"{address} has no entry of its own; {rows[0]['address']} covers it")
 
 
 def _not_there(address: str) -> RequestProblem:

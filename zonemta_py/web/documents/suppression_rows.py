@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, FailFast, Field, WithJsonSchema
 
+from zonemta_py.queue.suppression import spelling
 from zonemta_py.queue.suppression.entry import SCOPE_PATTERN, checked_scope
 from zonemta_py.web.documents.models import Address, By, Cause, FilledLine, Model, Name
 
@@ -14,10 +15,25 @@ Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 Scope = Annotated[str, AfterValidator(checked_scope), WithJsonSchema({"type": "string", "pattern": SCOPE_PATTERN})]
 
 
-class Suppressed(Model):
-    """An address that gets no mail."""
+def _spelled(given: str) -> str:
+    """As it came: how it is stored, the queue decides."""
+    spelling.checked(given)
+    return given
 
-    address: Address
+
+Entry = Annotated[
+    str,
+    AfterValidator(_spelled),
+    WithJsonSchema({"type": "string", "examples": ["ann@example.com", "@example.com", "@*.example.com", "noreply@*"]}),
+]
+
+
+class Suppressed(Model):
+    """An address that gets no mail, or what stands for many."""
+
+    address: Entry
+    """An email address; @example.com: a whole domain, @*.example.com: all below it; a pattern such as noreply@*, with *
+    for any characters; sha256: and 64 hexadecimal digits: the SHA-256 of an address in lower case."""
     kind: Kind
     reason: Cause = ""
     evidence: Cause = ""

@@ -14,6 +14,7 @@ from zonemta_py.mail.addresses.link import UNKNOWN, Link, Scope
 from zonemta_py.mail.list_id import campaign_scope, list_scope
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import Admin, Feedback, Reception
+from zonemta_py.queue.suppression.spelling import is_covering, literal
 from zonemta_py.reception.suppression_scopes import entries_of
 
 UNSUBSCRIBE = "unsubscribe"
@@ -40,7 +41,7 @@ async def leave(queue: LinksQueue, link: Link, scope: str) -> None:
     )  # fmt: skip
     if not all(await queue.feedback([row])):
         evidence = f"message {message}" if message else ""
-        entry = [link.recipient, UNSUBSCRIBE, "by a link", evidence, "link", link.campaign, 0, scope]
+        entry = [literal(link.recipient), UNSUBSCRIBE, "by a link", evidence, "link", link.campaign, 0, scope]
         await queue.ask(questions.suppress, rows=[entry])
 
 
@@ -59,7 +60,7 @@ async def rejoin(queue: LinksQueue, link: Link, scope: str) -> None:
     if own and all(map(_is_own, own)):
         for entry in own:
             await queue.ask(
-                questions.unsuppress, addresses=[link.recipient], by="link", scope=entry.get("kept_as", scope)
+                questions.unsuppress, addresses=[literal(link.recipient)], by="link", scope=entry.get("kept_as", scope)
             )
 
 
@@ -68,7 +69,7 @@ async def entries(queue: LinksQueue, link: Link) -> list[dict[str, Any]]:
     counts as its tenant's; kept_as: how it is written."""
     old, own = campaign_scope(link.campaign, ""), campaign_scope(link.campaign, link.tenant)
     scopes = [one for one in dict.fromkeys((*_every(link), old)) if one[-1] not in ":/"]
-    row = await queue.ask(questions.suppression, address=link.recipient, scopes=scopes, tenant=link.tenant)
+    row = await queue.ask(questions.suppression, address=literal(link.recipient), scopes=scopes, tenant=link.tenant)
     found: list[dict[str, Any]] = [{**one} for one in entries_of(row, None)]
     return [one | {"scope": own, "kept_as": old} if one["scope"] == old else one for one in found]
 
@@ -98,4 +99,4 @@ def _wider(link: Link, scope: str) -> list[str]:
 
 def _is_own(entry: dict[str, Any]) -> bool:
     """Whether it is the person's own doing, and nothing else."""
-    return entry["kind"] == UNSUBSCRIBE and not entry["also"]
+    return entry["kind"] == UNSUBSCRIBE and not entry["also"] and not is_covering(entry["address"])

@@ -40,6 +40,8 @@ _OTHERS = ("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1257", "mac_roma
 _WORD = re.compile(rb"[^\s,;|\"@<>]{0,40}[\x80-\xff][^\s,;|\"@<>]{0,40}")
 _HEADS = ("email", "emailaddress", "mail", "mailaddress", "emailadresse", "mailadresse", "address", "recipient")
 ADDRESS_COLUMNS = ("email", "address", "recipient")
+_HASHES = ("sha256", "emailsha256", "sha256email", "hash", "hashedemail", "emailhash")
+DOMAINS = ("domain", "domains")
 
 
 def name_it(text: bytes) -> str:
@@ -158,6 +160,15 @@ def recipient_column(names: list[str]) -> str:
             return name
     folded = {"".join(filter(str.isalnum, name.lower())): name for name in reversed(names)}
     return next((folded[head] for head in _HEADS if head in folded), "")
+
+
+def listed_column(names: list[str]) -> str:
+    """The column of a suppression list that says whom it is about: addresses, else hashes of them, else DOMAINS; "" if
+    there is none. names: in lower case."""
+    if address := "address" if "address" in names else recipient_column(names):
+        return address
+    folded = {"".join(filter(str.isalnum, name)): name for name in reversed(names)}
+    return next((folded[head] for head in (*_HASHES, *DOMAINS) if head in folded), "")
 
 
 def _kind(path: Path) -> str:

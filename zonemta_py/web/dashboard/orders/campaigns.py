@@ -50,7 +50,8 @@ async def _suppress_words(desk: Desk, given: Given) -> OrderWords:
     return OrderWords(
         "Suppress an address", "It gets no more mail of that scope; mail waiting for it is removed.",
         "Remove the entry again: later mail is sent. What was removed from the queue does not come back.", "Suppress",
-        (FormField("address", "Address", needed=True), FormField("kind", "Kind", options=_KINDS),
+        (FormField("address", "Address", "or @example.com, @*.example.com, noreply@*, sha256:…", needed=True),
+         FormField("kind", "Kind", options=_KINDS),
          FormField("reason", "Why"), FormField("scope", "Scope", f"{SCOPES}; empty: the usual one of its kind")),
     )  # fmt: skip
 
@@ -77,7 +78,8 @@ async def _unsuppress_words(desk: Desk, given: Given) -> OrderWords:
 async def _unsuppress(desk: Desk, form: Given, by: str) -> Done:
     address, scope = form.get("address", ""), form.get("scope") or None
     row = await desk.ask(questions.suppression, address=address)
-    found = [one for one in ([row, *row["others"]] if row else []) if scope in (None, one["scope"])]
+    rows = [row, *row["others"]] if row else []
+    found = [one for one in rows if scope in (None, one["scope"])]
     removed = await desk.ask(questions.unsuppress, addresses=[address], by=by, scope=scope)
     if not removed or not found:
         return Done(f"{address} was not on the list.", "")
