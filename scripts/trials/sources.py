@@ -21,6 +21,7 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,18 +163,23 @@ def over(times: list[float], window_s: float) -> float:
 def attempted(folder: Path) -> dict[str, list[float]]:
     """When each attempt that reached a server began, by source: as the journal has it, and a limit counts it."""
     found = {source: list[float]() for source in ADDRESSES}
-    paths = {path for part in ("archive", "journal") for place in folders.beside(folder / part).values()
-             for path in folders.files(place)}  # fmt: skip
     seen = set[tuple[str, int]]()
-    for path in sorted(paths):
-        for record in segments.read_file(path, []):
-            if record.type != Type.DELIVERY or (str(path.parent.parent), record.seq) in seen:
-                continue
-            seen.add((str(path.parent.parent), record.seq))
+    for part in ("journal", "archive"):  # a file leaves the former once it is in the latter
+        places = folders.beside(folder / part).values()
+        for path in sorted(path for place in places for path in folders.files(place)):
+            with suppress(FileNotFoundError):
+                _read(path, seen, found)
+    return found
+
+
+def _read(path: Path, seen: set[tuple[str, int]], found: dict[str, list[float]]) -> None:
+    queue = str(path.parent.parent)
+    for record in segments.read_file(path, []):
+        if record.type == Type.DELIVERY and (queue, record.seq) not in seen:
+            seen.add((queue, record.seq))
             for fact in facts_of(record):
                 if isinstance(fact, Answered) and fact.number == DELIVERED:
                     found[fact.trace.source].append(int(fact.trace.started_ms) / 1000)
-    return found
 
 
 def answers(metrics: dict[str, Any]) -> Counter[str]:
