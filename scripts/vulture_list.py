@@ -27,6 +27,7 @@ _.handle_comment
 
 # jinja2's environment and sandbox
 _.context_class
+_.frac_prec  # of Babel's patterns
 _.intercepted_binops
 _._tokenize
 _.is_safe_attribute

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from zonemta_py.cli.terminal.errors import Exit
+from zonemta_py.mail.addresses.entries import hash_of
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.queue import LocalQueue
-from zonemta_py.queue.suppression.spelling import hash_of
 
 Told = Callable[..., Any]
 

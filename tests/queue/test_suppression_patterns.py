@@ -6,8 +6,8 @@ from hashlib import sha256
 
 import pytest
 
-from zonemta_py.queue.suppression.patterns import PatternIndex, fits
-from zonemta_py.queue.suppression.spelling import PATTERN, checked, domain_entries, hash_of, is_covering, literal
+from zonemta_py.mail.addresses.entries import PATTERN, checked, domain_entries, hash_of, is_covering, literal
+from zonemta_py.mail.addresses.patterns import PatternIndex, fits
 
 DIGITS = sha256(b"ann@x.test").hexdigest()
 

@@ -15,8 +15,8 @@ from survival.rig import Mta
 
 from tests.queues.processes import QUEUES, killed, pid, running, until
 from zonemta_py.disk.keys import queue_of
+from zonemta_py.mail.addresses.entries import hash_of
 from zonemta_py.mail.envelope import Envelope, Recipient
-from zonemta_py.queue.suppression.spelling import hash_of
 from zonemta_py.queues import layout
 from zonemta_py.queues.authority import SILENT_S
 from zonemta_py.queues.client import STUCK_S, Queues

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from zonemta_py.mail.addresses.entries import hash_of
 from zonemta_py.pipeline.nodes.client import NodeAccess
 from zonemta_py.pipeline.prepare.suppressed import of_nodes, scopes_of
-from zonemta_py.queue.suppression.spelling import hash_of
 from zonemta_py.web.keys import hashed
 
 GOOD = {"from": "a@b.test", "to": ["c@d.test", "anna@example.org"], "subject": "x", "text": "y"}

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from zonemta_py.mail.addresses.entries import hash_of
 from zonemta_py.pipeline.prepare.count import count
 from zonemta_py.pipeline.prepare.plan import people
 from zonemta_py.pipeline.prepare.reached import as_suppressed
 from zonemta_py.pipeline.prepare.settings import BestHour, Lane, PlanRefused, Settings
 from zonemta_py.pipeline.prepare.suppressed import COLUMNS
 from zonemta_py.pipeline.prepare.suppressed import read as read_suppressed
-from zonemta_py.queue.suppression.spelling import hash_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

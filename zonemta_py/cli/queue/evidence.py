@@ -12,8 +12,8 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable
 from zonemta_py.config.suppression import SuppressionSection
+from zonemta_py.mail.addresses.entries import is_covering
 from zonemta_py.queue import questions
-from zonemta_py.queue.suppression.spelling import is_covering
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="An address, in any spelling.")]
 Provider = Annotated[

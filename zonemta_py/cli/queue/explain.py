@@ -16,8 +16,8 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import moment, print_aside, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
+from zonemta_py.mail.addresses.entries import is_covering
 from zonemta_py.queue import questions
-from zonemta_py.queue.suppression.spelling import is_covering
 from zonemta_py.schedule.policy.state import UNUSABLE
 
 _WORDS = {

@@ -112,7 +112,7 @@ class Source:
 
 
 def _is_entry(text: str) -> bool:
-    from zonemta_py.queue.suppression.spelling import checked
+    from zonemta_py.mail.addresses.entries import checked
 
     try:
         return bool(checked(text))

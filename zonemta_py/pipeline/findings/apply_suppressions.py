@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from zonemta_py.mail.addresses.entries import is_covering, literal
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.pipeline.lake import table
 from zonemta_py.pipeline.nodes.client import NodeRefused
-from zonemta_py.queue.suppression.spelling import is_covering, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

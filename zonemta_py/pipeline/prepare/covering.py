@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from zonemta_py.queue.suppression.patterns import PatternIndex
-from zonemta_py.queue.suppression.spelling import PATTERN, checked
+from zonemta_py.mail.addresses.entries import PATTERN, checked
+from zonemta_py.mail.addresses.patterns import PatternIndex
 
 
 def spelled(texts: pa.Array) -> pa.Array:

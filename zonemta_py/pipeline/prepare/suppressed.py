@@ -1,6 +1,6 @@
 """Removes who must not get mail: hard bounces, complaints, unsubscribes, with the source of each.
 
-An entry is for an address, or stands for many (`queue.suppression.spelling`): domains and hashes are joined as
+An entry is for an address, or stands for many (`mail.addresses.entries`): domains and hashes are joined as
 addresses are, each only if the list has any; patterns are compared in Python, with the queue's own index.
 """
 
@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zonemta_py.mail.addresses.entries import BELOW, DOMAIN, HASH, PATTERN
+from zonemta_py.mail.addresses.patterns import PATTERNS_MAX
 from zonemta_py.mail.list_id import list_name, list_scope
 from zonemta_py.pipeline.nodes.client import NodeAccess
 from zonemta_py.pipeline.nodes.nodes import Nodes
@@ -19,8 +21,6 @@ from zonemta_py.pipeline.prepare.settings import PlanRefused
 from zonemta_py.pipeline.prepare.source import sound
 from zonemta_py.pipeline.prepare.source.dialect import DOMAINS, dialect_of, listed_column, opened
 from zonemta_py.pipeline.spark.little_data import small
-from zonemta_py.queue.suppression.patterns import PATTERNS_MAX
-from zonemta_py.queue.suppression.spelling import BELOW, DOMAIN, HASH, PATTERN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from zonemta_py.config.suppression import GROUPS, SuppressionSection, Tolerance
+from zonemta_py.mail.addresses.entries import is_covering, literal
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin import feedback
 from zonemta_py.queue.admin.erasure import forget
@@ -17,14 +18,14 @@ from zonemta_py.queue.suppression.entry import (
     KINDS,
     Suppressed,
     checked,
+    checked_person,
     checked_range,
     checked_scope,
+    checked_spelling,
     usual_scope,
 )
 from zonemta_py.queue.suppression.evidence import DAY_MS, WHY, Evidence, Item, counted, is_enough
 from zonemta_py.queue.suppression.from_evidence import HARD_BOUNCE, scope_of
-from zonemta_py.queue.suppression.spelling import checked as checked_spelling
-from zonemta_py.queue.suppression.spelling import checked_person, is_covering, literal
 from zonemta_py.schedule.policy.state import GUARD
 from zonemta_py.schedule.time.pace import Pace
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
+from zonemta_py.mail.addresses.entries import BELOW, DOMAIN, HASH, PATTERN, domain_entries, hash_of, is_covering
+from zonemta_py.mail.addresses.patterns import CROWD_MAX, PATTERNS_MAX, PatternIndex, place_of
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queue.suppression.entry import Suppressed
-from zonemta_py.queue.suppression.patterns import CROWD_MAX, PATTERNS_MAX, PatternIndex, place_of
-from zonemta_py.queue.suppression.spelling import BELOW, DOMAIN, HASH, PATTERN, domain_entries, hash_of, is_covering
 
 Of = Callable[[str, str], Suppressed | None]
 """An entry by its spelling and scope. Raises StoreError."""

@@ -24,7 +24,7 @@ each scope. A zone's `suppress` setting lists the kinds that stop its mail; an e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
 from zonemta_py.config.zone import Kind, Zone
@@ -32,9 +32,10 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.people import SuppressRow, UnsuppressRecord
+from zonemta_py.mail.addresses import entries as spelling
 from zonemta_py.mail.list_id import campaign_scope, list_scope
+from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.queue.questions.question import Refused
-from zonemta_py.queue.suppression import spelling
 
 KINDS: tuple[str, ...] = get_args(Kind)
 """By rank, lowest first: what a person has said ranks above what a machine found."""
@@ -164,7 +165,7 @@ def checked(row: list[Any], now_ms: int) -> Suppressed:
     if kind not in KINDS:
         raise Refused(f"{address}: there is no kind {kind!r}; use {', '.join(KINDS)}")
     texts = (text[:TEXT_CHARACTERS_MAX] for text in (reason, evidence, by, campaign))
-    entry = Suppressed(spelling.checked(address), kind, int(since_ms or now_ms), *texts)
+    entry = Suppressed(checked_spelling(address), kind, int(since_ms or now_ms), *texts)
     return entry._replace(scope=checked_scope(scope) if scope else "")
 
 
@@ -181,3 +182,20 @@ def checked_scope(scope: Any) -> str:
 def checked_range(scope: Any) -> str:
     """The same, or all lists or campaigns of a tenant, "list:TENANT/" (`keys.suppressed_range`). Raises ValueError."""
     return scope if isinstance(scope, str) and _EVERY.fullmatch(scope) else checked_scope(scope)
+
+
+def checked_spelling(text: object) -> str:
+    """What an order names, as stored. Raises Refused."""
+    return _refusing(spelling.checked, text)
+
+
+def checked_person(address: object) -> str:
+    """The same, where only an address will do. Raises Refused."""
+    return _refusing(spelling.checked_person, address)
+
+
+def _refusing(check: Callable[[object], str], text: object) -> str:
+    try:
+        return check(text)
+    except InvalidValue as wrong:
+        raise Refused(str(wrong)) from None

@@ -26,6 +26,7 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.people import UnsuppressRecord
+from zonemta_py.mail.addresses.entries import PATTERN, is_covering
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.envelope import Envelope
 from zonemta_py.mail.list_id import list_of
@@ -50,7 +51,6 @@ from zonemta_py.queue.suppression.entry import (
 )
 from zonemta_py.queue.suppression.evidence_store import EvidenceStore
 from zonemta_py.queue.suppression.from_evidence import BY, GUARD_BY
-from zonemta_py.queue.suppression.spelling import PATTERN, is_covering
 from zonemta_py.schedule.batch import Batch, Entry
 from zonemta_py.schedule.flow import FlowId
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, FailFast, Field, WithJsonSchema
 
-from zonemta_py.queue.suppression import spelling
+from zonemta_py.mail.addresses import entries as spelling
 from zonemta_py.queue.suppression.entry import SCOPE_PATTERN, checked_scope
 from zonemta_py.web.documents.models import Address, By, Cause, FilledLine, Model, Name
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal, Protocol
 
+from zonemta_py.mail.addresses.entries import is_covering, literal
 from zonemta_py.mail.addresses.link import UNKNOWN, Link, Scope
 from zonemta_py.mail.list_id import campaign_scope, list_scope
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import Admin, Feedback, Reception
-from zonemta_py.queue.suppression.spelling import is_covering, literal
 from zonemta_py.reception.suppression_scopes import entries_of
 
 UNSUBSCRIBE = "unsubscribe"

@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.addresses.patterns import STARS_MAX
 from zonemta_py.mail.addresses.person import person
 from zonemta_py.mail.addresses.written import SPACES, bare
 from zonemta_py.mail.limits import ADDRESS_BYTES_MAX
-from zonemta_py.queue.questions.question import Refused
-from zonemta_py.queue.suppression.patterns import STARS_MAX
+from zonemta_py.mail.schedule_fields import InvalidValue
 
 DOMAIN, HASH, PATTERN = "@", "sha256:", "pattern:"
 BELOW = "@*."
@@ -63,15 +63,17 @@ def literal(address: str) -> str:
 
 
 def checked(text: object) -> str:
-    """As stored. Raises Refused, with what to write instead."""
+    """As stored. Raises InvalidValue, with what to write instead."""
     if not isinstance(text, str) or not text.isprintable():
-        raise Refused(f"{text!r} is not an address; {GIVE}")
+        raise InvalidValue(f"{text!r} is not an address; {GIVE}")
     plain = text.strip(SPACES)
     lower = plain.lower()
     if lower.startswith(HASH) or _HEX.fullmatch(lower):
         return _hash(lower)
     if _OTHER_HASH.fullmatch(lower):
-        raise Refused(f"{text!r} is a hash of another kind; the list takes SHA-256 only, of the address in lower case")
+        raise InvalidValue(
+            f"{text!r} is a hash of another kind; the list takes SHA-256 only, of the address in lower case"
+        )
     if plain[:1] == DOMAIN:
         return _domain(plain[1:])
     if lower.startswith(PATTERN):
@@ -83,9 +85,9 @@ def checked(text: object) -> str:
 
 
 def checked_person(address: object) -> str:
-    """The canonical form of an address, which may come with a display name. Raises Refused if it is invalid."""
+    """The canonical form of an address, which may come with a display name. Raises InvalidValue if it is invalid."""
     if not isinstance(address, str) or not address.isprintable():
-        raise Refused(f"{address!r} is not an address; give one such as ann@example.com")
+        raise InvalidValue(f"{address!r} is not an address; give one such as ann@example.com")
     from zonemta_py.mail.address import AddressRefused, parse_mailbox  # a start accepts mail before it needs a parser
 
     try:
@@ -95,17 +97,17 @@ def checked_person(address: object) -> str:
     if not spelling or len(spelling.encode()) > ADDRESS_BYTES_MAX:
         name = address.strip(SPACES)
         if _HOST.fullmatch(name) and "*" not in name:
-            raise Refused(
+            raise InvalidValue(
                 f"{address!r} is not an address; write @{name} for all of a domain, @*.{name} for all below it"
             )
-        raise Refused(f"{address!r} is not an address; give one such as ann@example.com")
+        raise InvalidValue(f"{address!r} is not an address; give one such as ann@example.com")
     return spelling
 
 
 def _hash(text: str) -> str:
     digits = text.removeprefix(HASH)
     if not _HEX.fullmatch(digits):
-        raise Refused(f"{text[:100]!r} is not a hash; give sha256: and 64 hexadecimal digits")
+        raise InvalidValue(f"{text[:100]!r} is not a hash; give sha256: and 64 hexadecimal digits")
     return HASH + digits
 
 
@@ -121,7 +123,7 @@ def _domain(name: str) -> str:
     except AddressRefused:
         found = ""
     if not found or (below and found[0] == "["):
-        raise Refused(
+        raise InvalidValue(
             f"{f'@{name}'!r} is not a domain; give one such as @example.com, or @*.example.com for all below it"
         )
     return f"{BELOW if below else DOMAIN}{found}"
@@ -132,14 +134,16 @@ def _pattern(text: str) -> str:
     local = re.sub(r"\*+", "*", unicodedata.normalize("NFC", local)).lower()
     domain = re.sub(r"\*+", "*", domain.lower() if domain.isascii() else canonical(domain)).rstrip(".")
     if not at or not local or not domain or not _LOCAL_GLOB.fullmatch(local) or not _DOMAIN_GLOB.fullmatch(domain):
-        raise Refused(f"{text!r} is not a pattern; write local part, @ and domain with * in them, such as noreply@*")
+        raise InvalidValue(
+            f"{text!r} is not a pattern; write local part, @ and domain with * in them, such as noreply@*"
+        )
     stars = local.count("*") + domain.count("*")
     if not stars:
-        raise Refused(f"{text!r} has no *, so it is no pattern; leave {PATTERN!r} out")
+        raise InvalidValue(f"{text!r} has no *, so it is no pattern; leave {PATTERN!r} out")
     if stars > STARS_MAX or len(text.encode()) > ADDRESS_BYTES_MAX:
-        raise Refused(f"{text[:300]!r} is too long or has more than {STARS_MAX} *; write a simpler pattern")
+        raise InvalidValue(f"{text[:300]!r} is too long or has more than {STARS_MAX} *; write a simpler pattern")
     if not re.search("[^*.]", f"{local}{domain}"):
-        raise Refused(f"{text!r} stops everybody; `zonemta suspend zone NAME` stops all mail of a zone")
+        raise InvalidValue(f"{text!r} stops everybody; `zonemta suspend zone NAME` stops all mail of a zone")
     if local == "*" and "*" not in domain.removeprefix("*."):
         return _domain(domain)
     return f"{PATTERN}{local}@{domain}"
