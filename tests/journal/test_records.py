@@ -29,6 +29,7 @@ notes = st.builds(
     done=st.none() | st.lists(st.lists(st.integers(0, 9))),
     life_h=st.integers(0, 99),
     notes=st.none() | st.dictionaries(st.text(), st.text() | st.integers(0, 9)),
+    meta=st.none() | st.dictionaries(st.text(), st.text() | st.integers(0, 9)),
 )
 
 

@@ -49,9 +49,9 @@ def test_every_field_is_read_and_what_has_grown_behind_is_not(kind: Class, least
 
 def test_what_an_older_queue_did_not_write_is_nothing() -> None:
     assert DeliveryTrace() == ("", "", "", 0, 0, "", "", "", ())
-    assert RecipientRow("z", "a@x.test") == ("z", "a@x.test", 0, None)
+    assert RecipientRow("z", "a@x.test") == ("z", "a@x.test", 0, None, None)
     assert OutcomeRow(1, 250, "", "", "dot", [])[6:] == (False, "", "", False, None)
-    assert StartRecord(1, "id", "z", "d", [], 5)[6:] == ("", 0)
+    assert StartRecord(1, "id", "z", "d", [], 5)[6:] == ("", 0, None)
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,18 @@ def test_a_recipient_is_written_in_its_shortest_form(who: Who, value: Any) -> No
 def test_records_within_records_are_read_too() -> None:
     outcome = [1, 250, "2.0.0", "ok", "dot", ["a@x.test", ["b@x.test", 5]], True, "kind", "rule", True, ["p", "h", ""]]
     trace = ["remote", "local", "tls", 1, 2, "source", "site", "provider", [["row"]]]
-    delivery = DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], None, "later"])
-    assert delivery == (3, "id", "z", "d", [tuple(outcome)], tuple(trace), None)
+    delivery = DeliveryRecord.of([3, "id", "z", "d", [[*outcome, "later"]], [*trace, "later"], None, None, "later"])
+    assert delivery == (3, "id", "z", "d", [tuple(outcome)], tuple(trace), None, None)
     assert DeliveryRecord.of([3, "id", "z", "d", [outcome], trace]) == delivery
     noted = DeliveryRecord.of([3, "id", "z", "d", [outcome], trace, [{"a": 1}, [], {}]])
     assert DeliveryRecord.of(packing.unpack(noted.pack())).notes == [{"a": 1}, [], {}]
+    told = noted._replace(notes=None, about=[{"order": 17}, {}, {}])
+    assert DeliveryRecord.of(packing.unpack(told.pack())) == told
     assert delivery.outcomes[0].addresses() == ["a@x.test", "b@x.test"]
-    doubt = InDoubtRecord.of([[1, 2], [["id", "z", "a@x.test", 5, "hold", "x.test", "why", "later"]], "later"])
-    assert doubt == ([1, 2], [("id", "z", "a@x.test", 5, "hold", "x.test", "why")])
-    envelope = EnvelopeRecord.of(["id", {}, [["z", "a@x.test", 1, "rfc822;a", "later"]], "later"])
-    assert envelope.rows() == [("z", "a@x.test", 1, "rfc822;a")]
+    doubt = InDoubtRecord.of([[1, 2], [["id", "z", "a@x.test", 5, "hold", "x.test", "why", None, "later"]], "later"])
+    assert doubt == ([1, 2], [("id", "z", "a@x.test", 5, "hold", "x.test", "why", None)])
+    envelope = EnvelopeRecord.of(["id", {}, [["z", "a@x.test", 1, "rfc822;a", None, "later"]], "later"])
+    assert envelope.rows() == [("z", "a@x.test", 1, "rfc822;a", None)]
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ def test_what_a_record_says_has_its_column(kind: int, body: Any, expected: Row, 
 
 def test_a_body_that_has_grown_is_read_as_before(tmp_path: Path) -> None:
     """Bodies only grow at their end: readers take what they know."""
-    start = one(Type.START, [1, "i", "z", "d", ["a@x"], 5000, "google", 77, "new"], tmp_path)
+    start = one(Type.START, [1, "i", "z", "d", ["a@x"], 5000, "google", 77, None, "new"], tmp_path)
     assert start[0]["size"] == 77
     assert one(Type.START, [1, "i", "z", "d", ["a@x"], 5000], tmp_path)[0]["recipient"] == "a@x"
 
