@@ -19,6 +19,7 @@ from zonemta_py.config.values import (
     ListenerName,
     ZoneName,
 )  # fmt: skip
+from zonemta_py.mail.metadata import HEADERS_MAX
 
 Bound = Literal["least", "deferred", "bounced", "blocked", "complaints"]
 
@@ -91,7 +92,7 @@ class LogSection(Section):
 class MetadataSection(Section):
     """What is kept of mail to come back with all that is told of it: its metadata do, without being asked."""
 
-    headers: list[FieldName] = Field([], max_length=8)
+    headers: list[FieldName] = Field([], max_length=HEADERS_MAX)
     """Header fields that come back likewise, with 200 characters of each, such as List-Id and X-Mailer."""
 
 

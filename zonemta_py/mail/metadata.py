@@ -20,8 +20,8 @@ from zonemta_py.mail.notes import fit
 MESSAGE_BYTES_MAX, RECIPIENT_BYTES_MAX = 2_048, 512
 """Of all metadata of a message, of a recipient, as JSON: with eight header fields, an event still has room for all."""
 NAMES_MAX = 32
-HEADERS_MAX, HEADER_CHARACTERS_MAX = 8, 200
-"""Header fields that come back likewise, and how much of each."""
+HEADERS_MAX = 8
+"""Header fields that come back likewise, as much of each as `Headers.chosen` takes."""
 FIELD = b"x-meta-"
 """How fields begin that say metadata of a message, in lower case."""
 COLUMN, COLUMN_PREFIX = "metadata", "meta_"
