@@ -52,6 +52,7 @@ NUMBERS = {
     "size", "received_ms", "hold_until_ms", "deadline_ms", "lines", "port", "priority", "delay_s", "life_h", "wait_s",
 }  # fmt: skip
 ABSENT = {
+    "meta", "chosen",
     "ret", "envid", "user", "sending_zone", "campaign", "tenant", "auth", "socket", "context", "srs", "verp", "sts",
 }  # fmt: skip
 
