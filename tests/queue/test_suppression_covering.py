@@ -10,10 +10,11 @@ import pytest
 
 from tests.queue.test_suppression import envelope, listed, removed
 from zonemta_py.disk import keys
+from zonemta_py.mail.addresses import patterns
 from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import BOUNCED, DEFERRED
 from zonemta_py.queue.lifecycle.leasing import FRUITLESS_MAX
-from zonemta_py.queue.suppression import covering, patterns
+from zonemta_py.queue.suppression import covering
 from zonemta_py.queue.suppression.entry import Suppressed
 
 Make = Callable[..., Any]
