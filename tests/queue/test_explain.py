@@ -153,7 +153,7 @@ async def test_a_source_that_rests(house: Any) -> None:
     await look(home)
     reason = await first(home, "a@x.test")
     assert reason["kind"] == "source"
-    assert reason["cause"] == "source 127.0.0.2 at x.test is suspended: listed: 550 blocked"
+    assert reason["cause"] == "source 127.0.0.2 at x.test rests: listed: 550 blocked"
     answer = await ask(home, "127.0.0.2")
     assert answer["kind"] == "ip"
     assert {reason["kind"] for row in answer["rows"] for reason in row["reasons"]} == {"source", "rest"}
