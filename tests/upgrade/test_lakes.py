@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyspark", reason="NOT TESTED: without pyspark there are no lakes")
 
-CHANGING = {"latency", "node"}
-"""Columns whose bytes depend on the order of merging; and one that earlier versions did not have."""
+CHANGING = {"latency", "node", "metadata", "headers"}
+"""Columns whose bytes depend on the order of merging; and those that earlier versions did not have."""
 LEFT_OUT = "'suppressed'"
 """State of who was left out at acceptance; earlier versions said "removed"."""
 

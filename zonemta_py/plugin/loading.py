@@ -112,7 +112,7 @@ def named_file(wanted: str, folder: Path | None) -> tuple[str, Path]:
         sentence = "has no __init__.py, which a folder needs to be a plugin; write one, or name a file of it"
         raise PluginError(file.name, str(file), 0, sentence)
     if not file.is_file():
-        raise PluginError(file.stem, str(file), 0, "there is no such file; correct its path")
+        raise PluginError(file.stem, str(file), 0, "there is no such file; correct the path in plugins.enabled")
     return file.stem, file.resolve()
 
 
