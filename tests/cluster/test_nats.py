@@ -346,3 +346,17 @@ async def test_who_reads_nothing_any_more_connects_anew(nats: Nats) -> None:
         while nats.connections < 2:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.05)
     await nats.account()
+
+
+async def test_a_stream_that_a_server_has_not_heard_of_yet_is_asked_for_again(connect: Connect, log: Log) -> None:
+    """So it is for a moment after it was made; here somebody takes it away, and makes it again."""
+    other = await connect()
+    await other.delete_stream(log.stream)
+    asked = asyncio.create_task(log.nats.info(log.stream))
+    await asyncio.sleep(0.5)
+    assert not asked.done()
+    await other.make_stream(log.stream, log.subject)
+    assert (await asked).last == 0
+    await other.delete_stream(log.stream)
+    with pytest.raises(NotThere, match="stream not found"):
+        await other.info(log.stream)

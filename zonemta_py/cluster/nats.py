@@ -66,7 +66,7 @@ is lost."""
 FAILED = "Zonemta-Failed"
 EXPECTED, EXPECTED_OF_SUBJECT = "Nats-Expected-Last-Sequence", "Nats-Expected-Last-Subject-Sequence"
 _WRONG_SEQUENCE = (10071, 10164)
-_NOT_THERE = (10059, 10037)
+_NO_STREAM, _NO_MESSAGE = 10059, 10037
 _NAME_TAKEN = 10058
 _NO_PEERS = 10005
 """A server is away, or there are not as many as replicas."""
@@ -97,6 +97,10 @@ class WrongSequence(NatsError):
 
 class NotThere(NatsError):
     """No such stream, message, key; or nobody listens to that subject."""
+
+
+class NoStream(NotThere):
+    """No such stream."""
 
 
 class NatsRefusal(NatsError):
@@ -206,6 +210,8 @@ class Nats:
         self._marks = (f"{os.urandom(9).hex()}-{number}" for number in count())
         self._served = dict[str, Callable[[Msg], Awaitable[None]]]()
         self._parts = dict[str, list[bytes]]()
+        self._made = set[str]()
+        """Streams that are there, whatever a server says that has not heard of them yet."""
         self._tasks, self._closing = set[asyncio.Task[Any]](), set[asyncio.Task[None]]()
         self._keeper: asyncio.Task[None] | None = None
         self._noted: Exception | None = None
@@ -437,7 +443,12 @@ class Nats:
         data = json.dumps(arguments).encode() if arguments else b""
 
         async def one(seconds: float) -> dict[str, Any]:
-            return _parsed(await self._asked(f"$JS.API.{question}", data, None, seconds))
+            try:
+                return _parsed(await self._asked(f"$JS.API.{question}", data, None, seconds))
+            except NoStream as error:
+                if question.rpartition(".")[2] in self._made:
+                    raise NoQuorum(str(error)) from None
+                raise
 
         return await self._again(timeout_s, one)
 
@@ -455,8 +466,10 @@ class Nats:
         except NatsRefusal as error:
             if error.code != _NAME_TAKEN:  # an administrator has changed it
                 raise
+        self._made.add(stream)
 
     async def delete_stream(self, stream: str, timeout_s: float = CALL_S) -> None:
+        self._made.discard(stream)
         with suppress(NotThere):
             await self._api(f"STREAM.DELETE.{stream}", {}, timeout_s)
 
@@ -969,7 +982,9 @@ def _parsed(answer: _Answer) -> dict[str, Any]:
     code, said = error.get("err_code", 0), str(error.get("description"))
     if code in _WRONG_SEQUENCE:
         raise WrongSequence(said)
-    if code in _NOT_THERE:
+    if code == _NO_STREAM:
+        raise NoStream(said)
+    if code == _NO_MESSAGE:
         raise NotThere(said)
     if (error.get("code") == 503 and code not in _FOR_GOOD) or code == _NO_PEERS:
         raise NoQuorum(said)

@@ -53,6 +53,9 @@ class Caller:
         self.round, self.name = round, f"k{number}"
         self.domain = f"{self.name}.test"
         self._stage, self._client, self._keys = round.stage, round.stage.client, count()
+        self.late = 0
+        """How many of what `take_all` took last may have come later than in their turn: an answer was lost, or the time
+        of a reservation ended."""
         self.home = round.home
         """The node whose queue has what is handed in there without a key."""
         self._asked = [node for node in self._stage.nodes.all if node is not self.home][:: 1 if number % 2 else -1]
@@ -253,14 +256,18 @@ class Caller:
         return str(reply.json["id"])
 
     async def reserve(self, queue: str, seconds: float = 60, wait: float = 0) -> Reserved | None:
+        return (await self._reserved(queue, seconds, wait))[0]
+
+    async def _reserved(self, queue: str, seconds: float, wait: float = 0) -> tuple[Reserved | None, bool]:
+        """And whether another one may be reserved for nobody."""
         reply = await self.send(
             "POST", f"/v1/queues/{queue}/reserve", params={"seconds": seconds, "wait": wait}, wait_s=wait
         )
         assert reply.status in (200, 204), reply.response.text
         if reply.status == 204:
-            return None
+            return None, reply.again
         fields = reply.response.headers
-        return Reserved(fields["zonemta-receipt"], fields["zonemta-id"], reply.response.content)
+        return Reserved(fields["zonemta-receipt"], fields["zonemta-id"], reply.response.content), reply.again
 
     async def ack(self, queue: str, one: Reserved) -> tuple[bool, bool]:
         """Whether it was done by this, and whether it may have been done by it before."""
@@ -280,13 +287,19 @@ class Caller:
     async def take_all(self, queue: str) -> list[Reserved]:
         """Everything, one after the other, also what somebody has reserved whom nobody knows: his time ends."""
         found: list[Reserved] = []
+        self.late = 0
 
         async def empty() -> bool:
-            while (one := await self.reserve(queue, 5)) is not None:
+            while True:
+                one, again = await self._reserved(queue, 5)
+                self.late += again
+                if one is None:
+                    return not await self.lengths(queue)
                 done, maybe = await self.ack(queue, one)
                 if done or maybe:
                     found.append(one)
-            return not await self.lengths(queue)
+                else:
+                    self.late += 1
 
         await self.until(empty, lambda: f"{queue} does not end")
         return found

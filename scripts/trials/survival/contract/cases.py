@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from itertools import combinations
 from typing import Any
 
 from survival.client import Client
@@ -742,6 +743,16 @@ def numbers(taken: list[Reserved]) -> list[int]:
     return [int(one.body) for one in taken]
 
 
+def in_order(taken: list[int], wanted: list[int], late: int) -> bool:
+    """Whether it is that, but that `late` of them may have come later."""
+    if sorted(taken) != sorted(wanted):
+        return False
+    return any(
+        [one for one in taken if one not in without] == [one for one in wanted if one not in without]
+        for without in combinations(wanted, min(late, len(wanted)))
+    )
+
+
 @case("test_what_was_pushed_keeps_its_place", "test_what_was_not_tried_goes_again_in_its_place")
 async def what_was_pushed_is_taken_in_order(one: Caller) -> None:
     """What is done is done; what was reserved is its holder's, or, if its node has died, in its old place."""
@@ -764,7 +775,7 @@ async def what_was_pushed_is_taken_in_order(one: Caller) -> None:
     done, maybe = await one.ack(queue, kept)
     assert done or maybe or one.lost_node, "a reservation ends with its node only"
     rest = numbers(await one.take_all(queue))
-    assert rest == [2, *([] if done or 3 not in rest else [3]), *range(4, 12)]
+    assert in_order(rest, [2, *([] if done or 3 not in rest else [3]), *range(4, 12)], one.late)
 
 
 @case("test_the_highest_priority_is_pulled_first")
@@ -778,7 +789,8 @@ async def the_highest_priority_is_taken_first(one: Caller) -> None:
     for number, priority in enumerate(priorities[5:], 5):
         await one.push(queue, f"{number}", priority=priority)
     await one.over()
-    assert numbers(await one.take_all(queue)) == sorted(range(10), key=lambda number: (-priorities[number], number))
+    taken = numbers(await one.take_all(queue))
+    assert in_order(taken, sorted(range(10), key=lambda number: (-priorities[number], number)), one.late)
 
 
 @case("test_who_takes_waits_until_there_is_something")
