@@ -153,7 +153,8 @@ def _make(
     engagement: DataFrame | None, say: Callable[[str], object], name: Callable[[str], str], those: DataFrame | None,
 ) -> dict[str, Any]:  # fmt: skip
     say("clean the list")
-    found = people(read(spark, list_, settings), settings, suppressed, engagement, those)
+    listed = _staged(suppressed, folder / "listed") if suppressed is not None else None  # it is looked at twice
+    found = people(read(spark, list_, settings), settings, listed, engagement, those)
     found = _staged(_needed(found, settings), folder / "people")
     say("count")
     counts = count(found, settings)
@@ -195,7 +196,7 @@ def _staged(frame: DataFrame, folder: Path) -> DataFrame:
 
 
 def _clear(folder: Path) -> None:
-    for name in ("people", "capped"):
+    for name in ("listed", "people", "capped"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for name in ("suppressed.parquet", "reached.parquet", "silent.parquet"):
         (folder / name).unlink(missing_ok=True)
