@@ -50,9 +50,18 @@ async def running(folder: Path, **settings: Any) -> AsyncIterator[tuple[Nodes, L
 
 
 async def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not await asyncio.to_thread(true):
-        assert time.monotonic() < end, "it did not happen"
+    end, said = time.monotonic() + seconds, ""
+
+    def happened() -> bool:
+        nonlocal said
+        try:
+            return bool(true())
+        except ValueError as error:  # a node that cannot answer now says: ask again
+            said = str(error)
+            return False
+
+    while not await asyncio.to_thread(happened):
+        assert time.monotonic() < end, f"it did not happen; {said}"
         await asyncio.sleep(0.1)
 
 
