@@ -125,3 +125,7 @@ _._ps
 # tests of plugins (plugin/testing)
 _.logged
 _.start_mta
+
+# answers, for programs (queue/questions)
+_.uses_link
+_.uses_return_path

@@ -80,6 +80,12 @@ WORDS: dict[str, str] = {
     "drain": "",
     "init": "{new} --domain example.com --address 192.0.2.10 --yes",
     "doctor": "--no-dns",
+    "domain list": "",
+    "domain show": "gone.example",
+    "domain add": "new.example --tenant acme --type ed25519",
+    "domain check": "gone.example",
+    "domain rotate": "gone.example",
+    "domain remove": "gone.example",
     "log": "--since 1h --count-by user",
     "address": "{srs}",
     "route": "--from ann@example.com --to bob@there.test",
@@ -205,6 +211,10 @@ STATUSES = {
     "config history": {Exit.NO_INPUT},
     "config back": {Exit.DATA},
     "config forget": {Exit.NO_INPUT},
+    "domain show": {Exit.DATA},  # there is none
+    "domain check": {Exit.DATA},
+    "domain rotate": {Exit.DATA},
+    "domain remove": {Exit.DATA},
     "queue adopt": {Exit.DATA},  # it is no copy
     "queue purge": {Exit.DATA},  # there is none
     "suppression release": {Exit.DATA},
@@ -230,6 +240,7 @@ CONFIG = """
 [server]
 folder = "{folder}"
 hostname = "mta.example.com"
+sender_domains = true
 [dns]
 servers = ["127.0.0.1"]
 port = 9

@@ -23,6 +23,7 @@ from zonemta_py.journal import families
 from zonemta_py.journal.families import FAMILIES
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.sender_domain import SenderDomain
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, HELD, Feedback, QueueRefusal
 from zonemta_py.queue.recovery.open_store import REPAIR_MARK
 
@@ -41,6 +42,7 @@ _COUNTED_ANEW = {
     "quota",
     "plugin",
     "plugin-done",
+    "domain",
     "sent",
     "sent-as",
     "sent-to",
@@ -110,6 +112,7 @@ async def lived(house: Make) -> Any:
     reply = {"code": 550, "enhanced": "5.1.1", "text": "no such user"}
     row = Feedback("bounce", "done@d.test", home.ids["done@d.test"], genuine="token", via="smtp", **reply)
     await home.queue.feedback([row])
+    await home.queue.sender_domains.put(SenderDomain("cust.test"))
     await home.queue.plugin_store.do("set", "a plugin", "seen", "token-1", [b"5", 3600])
     await home.rest()
     await home.crash()  # whoever is leased is in doubt

@@ -141,6 +141,12 @@ def _service() -> Commands:
     return {"init": init.init, "doctor": doctor.doctor}
 
 
+def _domain() -> Commands:
+    from zonemta_py.cli.service import domain
+
+    return {"domain": domain.app}
+
+
 def _send() -> Commands:
     from zonemta_py.cli.send import commands, sendmail
 
@@ -191,6 +197,7 @@ _LOADS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _tasks: ("task",),
     _run_commands: ("reload", "drain"),
     _service: ("init", "doctor"),
+    _domain: ("domain",),
     _campaign: ("campaign",),
     _events: ("events", "log"),
     _config: ("config",),

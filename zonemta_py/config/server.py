@@ -46,6 +46,9 @@ class ServerSection(Section):
     files of its own, the first in this folder, the others in queues/1, queues/2 … in it, and at least one sender
     process. Throttles and the connections of zones hold for all together; of a warm-up's cap each has its part; a rate
     or a number of connections that a provider taught one queue is that one's own."""
+    sender_domains: bool = False
+    """Sender domains with keys, return paths and links of their own, made while it runs (`zonemta domain`,
+    /v1/domains); docs/DOMAINS.md. Without it mail is spared looking for them."""
     stop_s: float = Field(5, ge=0)
     """Seconds that SIGTERM leaves for deliveries and messages in progress; 0: none. Then all processes are killed."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

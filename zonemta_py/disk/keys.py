@@ -24,6 +24,8 @@
     request-end <until> <scope> <name>               the same keys by expiry time
     plugin <plugin> <kind> <name>                    what a plugin keeps: a value, or a counter
     plugin-done <token>        what a plugin was answered that changed something
+    domain <name>              a sender domain: whose it is, its keys, what DNS said of it
+    domain -                   how often they were changed, and how many there are
     suppressed <address>       no mail goes to this address, and why
     suppressed-in <scope> <address>                  no mail of that scope goes to this address, and why
     sent <id>                  what is remembered of messages up to that one after their end
@@ -92,6 +94,8 @@ MOVING = b"moving "
 """What goes from queue to queue while both run (`queues/transfers.py`)."""
 MOVING_TO, MOVING_FROM, MOVING_AWAY = MOVING + b"to/", MOVING + b"from/", MOVING + b"away/"
 PLUGINS, PLUGINS_DONE = b"plugin ", b"plugin-done "
+DOMAINS = b"domain "
+DOMAINS_STATE = DOMAINS + b"-"
 STANDING = b"standing "
 STANDING_STATE = STANDING + b"*"
 
@@ -125,6 +129,11 @@ def existence(message_id: str) -> bytes:
 
 def metadata(message_id: str) -> bytes:
     return b"message %s *" % message_id.encode()
+
+
+def domain(name: str) -> bytes:
+    """Of a sender domain."""
+    return DOMAINS + name.encode()
 
 
 def of_message(message_id: str, chunks: int) -> list[bytes]:

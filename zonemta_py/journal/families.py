@@ -45,6 +45,7 @@ FAMILIES = (
     Family("quota", (), "counting begins anew", "how much of the quotas is used"),
     Family("plugin", (), "values are gone, counters begin anew", "what plugins keep"),
     Family("plugin-done", (), "what a plugin asks again counts twice"),
+    Family("domain", (), "from the file that other processes read", "sender domains with their keys"),
     Family(
         "campaign",
         (Type.STANDING, Type.ENVELOPE, Type.DELIVERY, Type.REMOVED, Type.TASK, Type.FEEDBACK, Type.FINISH, Type.TAKEN),

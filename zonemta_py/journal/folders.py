@@ -37,6 +37,13 @@ def folder_of(folder: Path, number: int) -> Path:
     return folder if number == home_of(folder) else folder / FOLDER / str(number)
 
 
+def mta_of(folder: Path) -> Path:
+    """The MTA's folder. folder: its own, or that of one of its queues."""
+    beside = folder.parent
+    inside = beside.name == FOLDER and folder.name.isdecimal() and (beside / LAYOUT).exists()
+    return beside.parent if inside else folder
+
+
 def home_of(folder: Path) -> int:
     """The number of the queue that has the MTA's folder itself: 0, or of a node of a cluster what it was given."""
     try:

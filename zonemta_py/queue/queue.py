@@ -66,12 +66,14 @@ class LocalQueue(QueueContext):
     def start(self) -> None:
         """Starts the periodic work: positions, the archive, expiry."""
         self.maintenance.start()
+        self.sender_domains.start()
         self.core.keep(asyncio.ensure_future(self.core.disk.places.make(self.core.disk.lines)))
         self.core.changed()
 
     def close(self) -> None:
         """For a process that continues; others just end."""
         self.maintenance.stop()
+        self.sender_domains.close()
         self.core.disk.close()
 
     async def position(self) -> None:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from zonemta_py.queue import questions
 from zonemta_py.queue.questions.question import A, Ask, P, Question, Refused
-from zonemta_py.queues.joined import campaigns, people, places, sizes, standing, stories, tasks, whole
+from zonemta_py.queues.joined import campaigns, domains, people, places, sizes, standing, stories, tasks, whole
 from zonemta_py.queues.joined.asked import AskedQueues, GiveOrder, Used, all_orders, no_queue, unused
 
 Answer = Callable[..., Awaitable[Any]]
@@ -174,6 +174,11 @@ _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
     ("sum", questions.guards, people.guards),
     ("order", questions.guard_release, people.guard_release),
     ("order", questions.forget, people.forget),
+    ("order", questions.domain_put, domains.put),
+    ("order", questions.domain_looked, domains.looked),
+    ("order", questions.domain_remove, domains.remove),
+    ("any one", questions.domain, _any_one(questions.domain)),
+    ("any one", questions.domains, _any_one(questions.domains)),
     ("pages", questions.feedback, stories.feedback),
     ("the one", questions.feedback_one, stories.feedback_one),
     ("the one", questions.feedback_ties, stories.feedback_ties),

@@ -115,6 +115,7 @@ FAMILIES = (
     Becomes("quota", "to the queue of its account", "to the queue of its account"),
     Becomes("plugin", "to the queue of its name", "to the queue of its name"),
     Becomes("plugin-done", "with what it is about", "with what it is about"),
+    Becomes("domain", _OF_ALL, "all queues have them alike"),
     Becomes(
         "campaign",
         "settings, templates, ends; of what waits the figures go with it",
@@ -257,7 +258,8 @@ async def furnish(source: LocalQueue, queue: LocalQueue) -> None:
     """A new queue gets what all queues of an MTA have alike, as one of them has it; both are at rest. `furnished` ends
     it. Raises QueueRefusal, StoreError, OSError."""
     giver, core = source.core, queue.core
-    for family in (keys.SUPPRESSED, keys.SUPPRESSED_IN, keys.EVIDENCE, keys.GUARDS, keys.GUARD_DAYS):
+    alike = keys.SUPPRESSED, keys.SUPPRESSED_IN, keys.EVIDENCE, keys.GUARDS, keys.GUARD_DAYS, keys.DOMAINS
+    for family in alike:
         for rows in _portions(giver.disk.store, family):
             await written(core, list[Operation](rows))
     for campaign in giver.campaigns.by_name.values():

@@ -20,7 +20,7 @@ from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.pull import QueueProblem
 from zonemta_py.reception.receiver import MessageRefused
-from zonemta_py.web.api import campaigns, events, inject, metrics, plugins, queues, suppressions
+from zonemta_py.web.api import campaigns, domains, events, inject, metrics, plugins, queues, suppressions
 from zonemta_py.web.api.admin import ALL, bodies
 from zonemta_py.web.api.feedback import feedback
 from zonemta_py.web.api.uploads import attachments
@@ -43,11 +43,12 @@ _BODIES = (
     campaign_bodies.Order, campaign_bodies.TrialDocument,
     suppression_rows.Suppressions, suppression_rows.Forget, suppression_rows.GuardEnd,
     feedback_rows.FeedbackRows, feedback_rows.Wishes, models.PersonDocument, models.AddresseeDocument,
+    domains.DomainChange, domains.DomainRotation,
     queues.Acknowledgement, queues.NegativeAcknowledgement, queues.Extension,
     bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument,
     bodies.TaskDocument, bodies.Start, bodies.Reload, bodies.Drain, bodies.ZoneToNode, bodies.BalanceNodes,
 )  # fmt: skip
-_MODULES = (inject, attachments, campaigns, suppressions, feedback, events, queues, metrics, plugins, *ALL)
+_MODULES = (inject, attachments, campaigns, suppressions, domains, feedback, events, queues, metrics, plugins, *ALL)
 _REFUSALS = (RequestProblem, QueueRefusal, QueueProblem, Verdict, MessageRefused)
 
 

@@ -37,7 +37,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 OF_ROLE: dict[Role, tuple[Right, ...]] = {
     "inject": ("inject",),
     "read": ("read", "events", "metrics"),
-    "operate": ("read", "events", "metrics", "campaigns", "suppressions"),
+    "operate": ("read", "events", "metrics", "campaigns", "suppressions", "domains"),
     "admin": RIGHTS,
 }
 """The rights that come with a role."""

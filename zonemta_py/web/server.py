@@ -44,11 +44,16 @@ async def serve(
     app = AuthenticationMiddleware(shared(), request_context, _dashboard(request_context))
     server = HttpServer(settings(app, connections, context))
     retirement = Retirement(queue.ask, request_context.revise, host.retire)
-    tidying = asyncio.create_task(request_context.attachments.tidy())
+    work = [asyncio.create_task(request_context.attachments.tidy())]
+    if config.server.sender_domains:
+        from zonemta_py.web.domain_checks import keep_looking
+
+        work.append(asyncio.create_task(keep_looking(config, queue.ask)))
     try:
         await server.until_end(bound, connections, retirement, request_context.streams.end)
     finally:
-        tidying.cancel()
+        for task in work:
+            task.cancel()
 
 
 def _open_sessions(config: Config, here: RequestContext) -> Iterator[tuple[str, tuple[str], int]]:

@@ -31,6 +31,7 @@ RULES = ("rcpt:/^later-/ 450 4.2.1 not now, 50%", "rcpt:/^gone-/ 550 5.1.1 nobod
 
 _CONFIG = """
 [server]
+{server}
 hostname = "mta.test"
 folder = "{folder}"
 receivers = {processes}
@@ -102,6 +103,7 @@ class Mta:
             "position_s": 0.5,
             "tls": "none",
             "retry_min": 0.01,
+            "server": "",
         }
         self.queues = int(settings.get("queues", 1))
         text = _CONFIG.format(folder=folder, port=self.port, sink=sink_port, **values | settings)

@@ -154,12 +154,9 @@ def new(
 
 def make(kind: str, bits: int) -> bytes:
     """A new private key as PEM."""
-    from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from zonemta_py.mail.dkim.making import pem
 
-    key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
-    key = rsa.generate_private_key(65_537, bits) if kind == "rsa" else ed25519.Ed25519PrivateKey.generate()
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem(kind, bits)
 
 
 def write(path: Path, pem: bytes) -> None:

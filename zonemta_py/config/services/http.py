@@ -13,7 +13,9 @@ from zonemta_py.config.services.pull import queue_patterns
 from zonemta_py.config.services.webhooks import Webhook
 from zonemta_py.config.values import FilePath, LocalAddress, SenderRule
 
-Right = Literal["inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics", "feedback"]
+Right = Literal[
+    "inject", "campaigns", "suppressions", "read", "events", "push", "pop", "metrics", "feedback", "domains"
+]
 Role = Literal["inject", "read", "operate", "admin"]
 OF_ALL: tuple[Right, ...] = ("push", "pop", "metrics")
 """Rights that a key with a scope cannot have: named queues and figures belong to no tenant."""
@@ -41,7 +43,7 @@ class HttpKey(Section):
     (create and control them), suppressions (change the list, erase people), read (only read campaigns and
     suppressions; the two rights before include it for their own), events (follow what happens to all mail, whoever's
     it is), push and pop (named queues; see queues), metrics (GET /metrics; read includes it), feedback (tell what came
-    back about mail, POST /v1/feedback)."""
+    back about mail, POST /v1/feedback), domains (make and change sender domains)."""
     queues: list[str] = Field(["*"], min_length=1)
     """Which named queues push and pop are for: names, or beginnings of names with * at the end."""
     senders: list[SenderRule] | None = None

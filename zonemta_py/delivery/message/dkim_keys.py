@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError, DkimKey
+from zonemta_py.delivery.message.domain_terms import DomainTerms
 from zonemta_py.mail.dkim.signature import Key, KeyUnusable
 
 log = logging.getLogger(__name__)
@@ -95,15 +96,21 @@ class DkimKeys:
             if settings.state == "active":
                 self._by_domain.setdefault(settings.domain, []).append(_File(settings))
         self._third_party = config.signing.third_party
+        self._domains = DomainTerms(config) if config.server.sender_domains else None
 
     def __bool__(self) -> bool:
-        return bool(self._by_domain)
+        return bool(self._by_domain) or self._domains is not None
 
-    def of(self, domain: str, now: float, own: bool = True) -> tuple[Key, ...]:
+    def of(self, domain: str, now: float, own: bool = True, tenant: str = "") -> tuple[Key, ...]:
         """Every key that signs a message with an author at `domain` ("" if there is none): those of the longest
-        matching domain, and the third party's. now: seconds of a steady clock. own: the submitter may use that author
-        address; if not, only a third party's key signs, and no mail claims the author's domain. Raises KeyUnusable."""
+        matching domain, or else those of a sender domain, and the third party's. now: seconds of a steady clock. own:
+        the submitter may use that author address; if not, only a third party's key signs, and no mail claims the
+        author's domain, but that of its own tenant. Raises KeyUnusable."""
         files = self._files(domain)
+        domains = self._domains.keys(domain, tenant, own, now) if self._domains is not None and not files else ()
+        if domains:
+            third = self._by_domain[self._third_party] if self._third_party else []
+            return (*domains, *(file.current(now) for file in third))
         if not own:
             if f".{domain}".endswith(f".{self._third_party}"):
                 return ()

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
 from zonemta_py.config import Config
 from zonemta_py.delivery.message.body import Body
@@ -26,6 +27,7 @@ from zonemta_py.mail.addresses.link import PRINTED, Link, Purpose, Scope, url
 from zonemta_py.queue.api import Delivery
 
 if TYPE_CHECKING:
+    from zonemta_py.delivery.message.domain_terms import DomainTerms
     from zonemta_py.merge.html.tracking import Tracking
 
 _DAY_S = 86_400
@@ -41,7 +43,8 @@ class Outgoing:
     def __init__(self, config: Config) -> None:
         self._path = config.return_path
         self._unsubscribing, self._links = config.unsubscribing, LinkMaker(config)
-        self._signer = Signer(config) if config.dkim else None
+        self._signer = Signer(config) if config.dkim or config.server.sender_domains else None
+        self._domains = _domain_terms(config)
         self._rewrites = bool(self._path.verp or self._path.srs)
         own = {canonical(rule) for rule in self._path.own_domains} | {self._path.srs}
         self._own = frozenset(rule for rule in own if rule[:2] != "*.")
@@ -68,7 +71,9 @@ class Outgoing:
             by_verp, by_srs = routing.get("verp", not named), routing.get("srs", not named)
             own = routing.get("srs", False)
         if by_verp and path.verp and len(delivery.recipients) == 1:
-            address = verp.encode(delivery.id, delivery.recipients[0].address, path.verp, path.secret, today)
+            own_domain = self._domains.of(delivery) if self._domains is not None else None
+            at = (own_domain.verp if own_domain is not None else "") or path.verp
+            address = verp.encode(delivery.id, delivery.recipients[0].address, at, path.secret, today)
             if address:
                 return address
         if by_srs and path.srs and (own or not self._is_own(sender)):
@@ -97,7 +102,7 @@ class Outgoing:
                 name, stored = name and f"{name} {body.variant}", None
             signatures = await self._signer.sign(
                 name, section, stored, lambda: body.hash(form), time.monotonic(),
-                int(time.time()), not delivery.unsigned, key,
+                int(time.time()), not delivery.unsigned, key, delivery.tenant,
             )  # fmt: skip
             if signatures:
                 body.put_on_top(signatures)
@@ -153,6 +158,7 @@ class LinkMaker:
     def __init__(self, config: Config) -> None:
         self._links = config.links
         self.scope = config.links.scope
+        self._domains = _domain_terms(config)
 
     def fields(self, delivery: Delivery, names: Iterable[str]) -> dict[str, str]:
         """What a template prints by these names."""
@@ -171,7 +177,7 @@ class LinkMaker:
 
         link = partial(self.url, "click", delivery) if wanted in ("yes", "clicks") else None
         picture = self.url("open", delivery) if wanted in ("yes", "opens") else ""
-        return tracking.Tracking(link, picture, links.url)
+        return tracking.Tracking(link, picture, self._base(delivery))
 
     def url(self, purpose: Purpose, delivery: Delivery, target: str = "") -> str:
         """For the delivery's first recipient; the only one, where it matters. Each attempt makes the same one."""
@@ -180,4 +186,18 @@ class LinkMaker:
         address = delivery.recipients[0].address
         name, title = (delivery.list_name, delivery.list_title) if purpose in PRINTED.values() else ("", "")
         link = Link(purpose, delivery.id, address, delivery.campaign, delivery.tenant, scope, day, target, name, title)
-        return url(self._links.url, link, self._links.secrets)
+        return url(self._base(delivery), link, self._links.secrets)
+
+    def _base(self, delivery: Delivery) -> str:
+        """What links begin with: the sender domain's own name, if there is one that leads here."""
+        if self._domains is None or (domain := self._domains.of(delivery)) is None or not domain.links:
+            return self._links.url
+        return f"https://{domain.links}{urlsplit(self._links.url).path}"
+
+
+def _domain_terms(config: Config) -> DomainTerms | None:
+    if not config.server.sender_domains:
+        return None
+    from zonemta_py.delivery.message.domain_terms import DomainTerms  # here: SQLite, where there may be any
+
+    return DomainTerms(config)

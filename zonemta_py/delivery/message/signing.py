@@ -74,22 +74,22 @@ class Signer:
 
     async def sign(
         self, message_id: str, section: bytes, body_hash: bytes | None, ask: Ask,
-        now: float, unix_s: int, own: bool = True, key: str = "",
+        now: float, unix_s: int, own: bool = True, key: str = "", tenant: str = "",
     ) -> bytes:  # fmt: skip
         """The DKIM-Signature fields, b"" if no key signs for that author. Raises Unsigned, and whatever `ask` raises.
 
         message_id: "" for bytes that are made for this attempt alone. section: the raw header section. body_hash: if
         known; otherwise `ask` computes it, once per message. now: of a steady clock. unix_s: for t=. own: the key of
         the author's domain may sign; otherwise only the third party's. key: name of the one that signs, whoever the
-        author is.
+        author is. tenant: whose mail it is.
         """
         place = (message_id, hashlib.blake2b(section, digest_size=16).digest())
         kept = self._signed.get(place) if message_id else None
-        if kept is not None and now < kept.made + AGAIN_S and kept.keys == self._of(kept.domain, now, own, key):
+        if kept is not None and now < kept.made + AGAIN_S and kept.keys == self._of(kept.domain, now, own, key, tenant):
             return kept.fields
         selection = self._fields.of(section)
         domain = author_domain(selection.author)
-        keys = self._of(domain, now, own, key)
+        keys = self._of(domain, now, own, key, tenant)
         if not keys:
             return b""
         body_hash = body_hash or await (self._hash(message_id, ask) if message_id else ask())
@@ -99,11 +99,11 @@ class Signer:
             _keep(self._signed, place, _Signed(domain, keys, now, fields))
         return fields
 
-    def _of(self, domain: str, now: float, own: bool, key: str) -> tuple[Key, ...]:
+    def _of(self, domain: str, now: float, own: bool, key: str, tenant: str) -> tuple[Key, ...]:
         from zonemta_py.mail.dkim.signature import KeyUnusable
 
         try:
-            return (self._keys.named(key, now),) if key else self._keys.of(domain, now, own)
+            return (self._keys.named(key, now),) if key else self._keys.of(domain, now, own, tenant)
         except KeyUnusable as error:
             raise Unsigned(str(error)) from None
 

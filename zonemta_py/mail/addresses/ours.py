@@ -9,7 +9,8 @@ forged, changed on its way, or is too old.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from zonemta_py.mail.addresses import leaving, srs, verp
@@ -52,11 +53,16 @@ class ReturnDomains:
     srs_days: int = 21
     days: int = 21
     unsubscribe_days: int = 365
+    more: Callable[[str], bool] | None = field(default=None, compare=False)
+    """Whether VERP addresses may be at that domain, too: of domains that come and go."""
 
     def holds(self, address: str) -> bool:
         """Whether it is at a domain that only takes what comes back."""
         domain = canonical(address.rpartition("@")[2])
-        return bool(domain) and domain in (self.verp, self.srs, self.unsubscribe)
+        return bool(domain) and (domain in (self.verp, self.srs, self.unsubscribe) or self._more(domain))
+
+    def _more(self, domain: str) -> bool:
+        return self.more is not None and self.more(domain)
 
     def find(self, address: str, today: int) -> Ours | None:
         """today: days since 1970. Raises NotOurs."""
@@ -77,7 +83,7 @@ class ReturnDomains:
 
     def _signed(self, address: str, local: str, domain: str, today: int) -> Ours | None:
         try:
-            if domain == self.verp and verp.looks(local):
+            if verp.looks(local) and (domain == self.verp or self._more(domain)):
                 return Ours("verp", address, verp.decode(f"{local}@", self.secrets, today, self.days))
             if domain == self.unsubscribe and leaving.looks(local):
                 left = leaving.decode(f"{local}@", self.secrets, today, self.unsubscribe_days)

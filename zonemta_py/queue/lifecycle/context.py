@@ -5,6 +5,7 @@ from __future__ import annotations
 from zonemta_py.queue.api import Supervising
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.plugin_store import PluginStore
+from zonemta_py.queue.core.sender_domains import SenderDomains
 from zonemta_py.queue.feedback.register import FeedbackRegister
 from zonemta_py.queue.lifecycle.accept import Acceptance
 from zonemta_py.queue.lifecycle.leasing import Leases
@@ -28,6 +29,7 @@ class QueueContext:
         self.settling = Settling(core, self.leases, self.acceptance, self.policy)
         self.feedback_register = FeedbackRegister(core, self.settling.classification.quoted, self.policy)
         self.plugin_store = PluginStore(core)
+        self.sender_domains = SenderDomains(core)
         self.poison = PoisonMessages(core.config.folder)
         self.generation = 0
         """Of the configuration; each reload begins one."""

@@ -770,6 +770,77 @@ def guard_release(*, name: str, drop: bool = False) -> int: ...
 def forget(*, address: str, keep: bool = False, by: str = "") -> Forgotten: ...
 
 
+# -- sender domains
+
+
+class DomainKeyRow(TypedDict):
+    """A DKIM key, without what is private."""
+
+    selector: str
+    state: Literal["waits", "signs", "retired"]
+    """waits: its record was not seen in DNS yet; signs; retired: a newer one signs, and its record stays for mail that
+    is on its way."""
+    since_ms: int
+    name: str
+    """Of its record in DNS."""
+    record: str
+    """The TXT record."""
+
+
+class DomainRecordSeen(TypedDict):
+    """What DNS said of a record when it was asked."""
+
+    record: str
+    """The selector of a key, return_path, spf or link."""
+    status: Literal["ok", "missing", "wrong", "unknown"]
+    words: str
+    ok_ms: int
+    """When it was right last; 0: never."""
+    at_ms: int
+
+
+class DomainRow(TypedDict):
+    """A sender domain."""
+
+    name: str
+    tenant: str
+    keys: list[DomainKeyRow]
+    return_path: str
+    """The domain of its return paths, once it leads here; empty: that of the configuration."""
+    link: str
+    """The name that links in its mail begin with, once it leads here; empty: that of the configuration."""
+    seen: list[DomainRecordSeen]
+    signs: bool
+    """Whether a key of its own signs its mail."""
+    uses_return_path: bool
+    uses_link: bool
+    made_ms: int
+    changed_ms: int
+    by: str
+
+
+class DomainsPage(TypedDict):
+    rows: list[DomainRow]
+    next: str | None
+
+
+# Makes or changes one. change: tenant, return_path, link, key: [selector, pem, record]. own: only one of these tenants
+# may have it. now_ms: 0: the queue's time.
+@question
+def domain_put(
+    *, name: str, change: dict[str, Any], own: list[str] | None = None, by: str = "", now_ms: int = 0
+) -> DomainRow: ...  # fmt: skip
+# What DNS says of its records: record → [status, words].
+@question
+def domain_looked(*, name: str, found: dict[str, list[str]], now_ms: int = 0) -> DomainRow: ...
+@question
+def domain_remove(*, name: str, own: list[str] | None = None, by: str = "") -> bool: ...  # Whether it was there.
+@question
+def domain(*, name: str, own: list[str] | None = None) -> DomainRow | None: ...
+@question
+def domains(*, after: str = "", limit: int = 100, own: list[str] | None = None) -> DomainsPage: ...  # By name.
+
+
 # -- what came back
 
 

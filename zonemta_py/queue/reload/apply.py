@@ -79,3 +79,4 @@ def take(queue: QueueContext, prepared: Prepared) -> None:
     out = [lease.batch for lease in queue.leases.out.values()]
     queue.core.configure(prepared, out)
     queue.settling.configure(prepared.rules)
+    queue.sender_domains.start()

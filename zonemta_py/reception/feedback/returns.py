@@ -15,8 +15,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config
+from zonemta_py.journal.folders import mta_of
 from zonemta_py.mail.addresses.ours import Ours
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
@@ -24,6 +28,9 @@ from zonemta_py.metrics.report import count
 from zonemta_py.queue.api import QueueRefusal, Reception
 from zonemta_py.reception.connection_limits import network_of
 from zonemta_py.reception.feedback.proof import Lookups, Prover, SentBy
+
+if TYPE_CHECKING:
+    from zonemta_py.disk.domain_book import DomainBook
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +52,8 @@ class Returns:
         path = config.return_path
         self.domains, self.read_bytes, self.forward_zone = path.domains, path.read_bytes, path.forward_zone
         self.postmasters = frozenset(("postmaster", f"postmaster@{config.server.name.lower()}"))
+        if config.server.sender_domains:
+            self.domains = replace(path.domains, more=partial(_is_return_path, _book(config), now_s))
         self._queue, self._clock_ms, self._now_s = queue, clock_ms, now_s
         self._prover = Prover(path.reporters, lookups) if path.reporters and lookups else None
         self._at_once, self._per_second = path.at_once, path.per_second
@@ -110,3 +119,20 @@ class Returns:
             return await self._prover.proof(beginning, whole, sent)
         except NoRoute:
             raise QueueRefusal(NO_DNS) from None
+
+
+def _book(config: Config) -> DomainBook:
+    from zonemta_py.disk.domain_book import DomainBook  # here: SQLite, where there may be any
+
+    return DomainBook(mta_of(config.folder))
+
+
+def _is_return_path(book: DomainBook, now_s: Callable[[], float], domain: str) -> bool:
+    """Raises QueueRefusal: it comes again."""
+    from zonemta_py.disk.domain_book import BookUnreadable
+
+    try:
+        return book.at(domain, now_s()) is not None
+    except BookUnreadable as error:
+        log.error("%s", error)
+        raise QueueRefusal(NOT_TAKEN) from None

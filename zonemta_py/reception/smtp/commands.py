@@ -24,6 +24,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue, ScheduleParameters
 from zonemta_py.plugin.arguments import Address, Session
 from zonemta_py.plugin.verdicts import Verdict
+from zonemta_py.queue.api import QueueRefusal
 from zonemta_py.reception.feedback.returns import TOO_MUCH, Returns
 from zonemta_py.reception.listener import ListenerSettings
 from zonemta_py.reception.permission import refusal
@@ -386,6 +387,8 @@ def look(returns: Returns, transaction: MailTransaction, text: str, may_relay: b
         return None if may_relay else refused.reply
     except NotOurs as why:
         return Reply(550, "5.1.1", f"No mail is taken at this address: {why}")
+    except QueueRefusal as refusal:
+        return refusal.reply
     if ours is None:
         return NOBODY if not may_relay and returns.domains.holds(recipient.address) else None
     if ours.forward and transaction.envelope.sender:
