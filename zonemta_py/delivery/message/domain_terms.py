@@ -55,7 +55,7 @@ class DomainTerms:
         place = domain.name, selector, pem
         key = self._keys.get(place)
         if key is None:
-            key = self._keys[place] = Key(domain.name, selector, pem.encode())
+            key = self._keys[place] = Key(domain.name, selector, pem.encode(), known=True)
             if len(self._keys) > KEYS_MAX:
                 self._keys.popitem(last=False)
         return key

@@ -24,16 +24,16 @@ def pem(algorithm: str, bits: int = BITS) -> bytes:
 def made(domain: str, selector: str | None, algorithm: str, taken: Collection[str]) -> list[str]:
     """A new one. selector: None: of the month, and none of `taken`."""
     private = pem(algorithm)
-    return _row(domain, selector or fresh(taken), private)
+    return _row(domain, selector or fresh(taken), private, known=True)
 
 
 def kept(domain: str, selector: str | None, private: str, taken: Collection[str]) -> list[str]:
     """One that was made elsewhere. Raises KeyUnusable."""
-    return _row(domain, selector or fresh(taken), private.encode())
+    return _row(domain, selector or fresh(taken), private.encode(), known=False)
 
 
-def _row(domain: str, selector: str, private: bytes) -> list[str]:
-    return [selector, private.decode(), Key(domain, selector, private).record()]
+def _row(domain: str, selector: str, private: bytes, known: bool) -> list[str]:
+    return [selector, private.decode(), Key(domain, selector, private, known=known).record()]
 
 
 def fresh(taken: Collection[str]) -> str:

@@ -38,13 +38,14 @@ class KeyUnusable(ValueError):
 
 
 class Key:
-    """A private key and its name in DNS. identity: i= ("" for none), an address at `domain` or below it."""
+    """A private key and its name in DNS. identity: i= ("" for none), an address at `domain` or below it. known: it was
+    loaded before, and is not looked through once more, which takes an RSA key longer than thirty signatures."""
 
     __slots__ = ("_key", "algorithm", "domain", "identity", "selector")
 
-    def __init__(self, domain: str, selector: str, pem: bytes, identity: str = "") -> None:
+    def __init__(self, domain: str, selector: str, pem: bytes, identity: str = "", known: bool = False) -> None:
         self.domain, self.selector, self.identity = domain, selector, identity
-        self._key = load_key(pem)
+        self._key = load_key(pem, known)
         self.algorithm = "rsa-sha256" if isinstance(self._key, RSAPrivateKey) else "ed25519-sha256"
 
     @property
@@ -83,10 +84,10 @@ class Key:
         return self._key.sign(digest)  # RFC 8463 3: of the hash, not of the data
 
 
-def load_key(pem: bytes) -> RSAPrivateKey | Ed25519PrivateKey:
-    """Raises KeyUnusable."""
+def load_key(pem: bytes, known: bool = False) -> RSAPrivateKey | Ed25519PrivateKey:
+    """known: it was loaded before. Raises KeyUnusable."""
     try:
-        key = load_pem_private_key(pem, None)
+        key = load_pem_private_key(pem, None, unsafe_skip_rsa_key_validation=known)
     except TypeError:
         raise KeyUnusable("it is encrypted; remove the passphrase") from None
     except (ValueError, UnsupportedAlgorithm):
