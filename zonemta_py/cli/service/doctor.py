@@ -29,6 +29,7 @@ from zonemta_py.config import Config, ConfigError
 from zonemta_py.processes.privileges import seen_by
 
 _INDENT = 9
+_NAMED_MAX = 20
 FAILED = "DNS lookup of"
 """How the resolver begins to tell of a lookup without an answer."""
 
@@ -162,6 +163,9 @@ async def _by_dns(
         yield finding
     for finding in await _dkim(config):
         yield finding
+    if config.server.sender_domains:
+        for finding in await _sender_domains(config):
+            yield finding
     async for finding in blocklists.addresses(resolver, addresses, lists or blocklists.OF_ADDRESSES):
         yield finding
     if not lists:
@@ -189,6 +193,8 @@ async def _first_host(resolver: Resolver, domain: str) -> str:
 async def _dkim(config: Config) -> list[Diagnosis]:
     from zonemta_py.cli.config.dkim import examine
 
+    if not config.dkim and config.server.sender_domains:
+        return []
     if not config.dkim:
         return [warning("DKIM", "nothing is signed", "`zonemta dkim new DOMAIN SELECTOR` makes a key")]
     findings = []
@@ -201,6 +207,23 @@ async def _dkim(config: Config) -> list[Diagnosis]:
         else:
             findings.append(problem(about, words, "`zonemta dkim check` prints the record to publish"))
     return findings
+
+
+async def _sender_domains(config: Config) -> list[Diagnosis]:
+    """As DNS was asked last; of few, each that lacks something is named."""
+    from zonemta_py.cli.service import domain
+
+    about, remedy = "sender domains", "`zonemta domain check` asks DNS, and prints what to publish"
+    try:
+        rows = await asyncio.to_thread(lambda: list(domain.every(config)))
+    except CommandError as error:
+        return [note(about, f"the queue cannot be asked: {error}")]
+    lacking = [(row["name"], domain.lacking(row)) for row in rows if domain.lacking(row)]
+    if not lacking:
+        return [ok(about, f"{len(rows):,}, whose records were all right when DNS was asked last")]
+    named = [problem(f"sender domain {name}", f"lacks in DNS: {words}", remedy) for name, words in lacking[:_NAMED_MAX]]
+    more = len(lacking) - len(named)
+    return [*named, *[problem(about, f"{more:,} more lack something in DNS", remedy)] * bool(more)]
 
 
 def _certificates(config: Config) -> list[Diagnosis]:

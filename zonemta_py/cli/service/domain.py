@@ -36,12 +36,12 @@ _PAGE = 1_000
 def list_(config: ConfigFile = None, folder: Folder = None, json: AsJson = False) -> None:
     """List the sender domains: whose they are, and whether their keys, return paths and links are used."""
     chosen = in_force(config, folder)
-    rows = list(_every(chosen))
+    rows = list(every(chosen))
     if json:
         return print_json(rows)
     cells = [
         (row["name"], row["tenant"], _signing(row), _used(row["return_path"], row["uses_return_path"]),
-         _used(row["link"], row["uses_link"]), _lacking(row))
+         _used(row["link"], row["uses_link"]), lacking(row))
         for row in rows
     ]  # fmt: skip
     columns = ("domain", "tenant", "signs with", "return path", "links", "to do in DNS")
@@ -105,7 +105,7 @@ def check(
 ) -> None:
     """Ask DNS for the records of sender domains, and use what is right. Exit status 1: something is to do."""
     chosen = in_force(config, folder)
-    rows = [_known(chosen, domain)] if domain else list(_every(chosen))
+    rows = [_known(chosen, domain)] if domain else list(every(chosen))
     if not rows:
         raise CommandError(Exit.DATA, "there are no sender domains; `zonemta domain add DOMAIN` makes one")
     rows = asyncio.run(_looked(chosen, rows))
@@ -114,9 +114,9 @@ def check(
     elif json:
         print_json(rows)
     else:
-        cells = [(row["name"], _signing(row), _lacking(row) or "nothing") for row in rows]
+        cells = [(row["name"], _signing(row), lacking(row) or "nothing") for row in rows]
         print_table(f"Sender domains: {len(rows)}", ("domain", "signs with", "to do in DNS"), cells)
-    if any(_lacking(row) for row in rows):
+    if any(lacking(row) for row in rows):
         raise CommandError(Exit.PROBLEMS)
 
 
@@ -176,7 +176,7 @@ def _nobody(name: str) -> CommandError:
     )
 
 
-def _every(chosen: Config) -> Iterator[questions.DomainRow]:
+def every(chosen: Config) -> Iterator[questions.DomainRow]:
     after: str | None = ""
     while after is not None:
         page = answer(chosen, questions.domains, after=after, limit=_PAGE)
@@ -220,7 +220,7 @@ def _used(name: str, used: bool) -> str:
     return name if used or not name else f"({name})"
 
 
-def _lacking(row: questions.DomainRow) -> str:
+def lacking(row: questions.DomainRow) -> str:
     """Which records are not right, as far as DNS was asked."""
     seen = {one["record"]: one["status"] for one in row["seen"]}
     needed = [key["selector"] for key in row["keys"] if key["state"] != "retired"]
