@@ -58,6 +58,31 @@ def test_what_it_leaves_commented_is_good(zonemta: Zonemta, tmp_path: Path) -> N
     assert 'needs in DNS: "bounce.a.example. IN MX 10 mail.a.example."' in said
 
 
+def test_for_newsletters(zonemta: Zonemta, tmp_path: Path) -> None:
+    """A zone, links, return paths and reports in one go; the file has secrets, so it is its owner's."""
+    ran = zonemta(
+        "init", tmp_path, "--domain", "a.example", "--newsletter", "--yes", "--queue", tmp_path / "q", "--user", "",
+        "--address", "192.0.2.10",
+    )  # fmt: skip
+    assert ran.code == Exit.OK, ran.err
+    file = tmp_path / "zonemta.toml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    config = load(file)
+    assert [(zone.name, zone.campaigns, zone.sources) for zone in config.zones] == [
+        ("default", False, ["192.0.2.10"]), ("newsletter", True, ["192.0.2.10"])
+    ]  # fmt: skip
+    assert (config.links.url, config.return_path.verp) == ("https://links.a.example", "bounce.a.example")
+    assert config.links.secrets[0] != config.return_path.secret
+    assert config.reports_folder == tmp_path / "q" / "reports"
+    for record in (
+        "bounce.a.example. IN MX 10 mail.a.example.", 'bounce.a.example. IN TXT "v=spf1 ip4:192.0.2.10 ~all"',
+        "links.a.example. IN A",
+    ):  # fmt: skip
+        assert record in ran.out
+    said = zonemta("config", "check", file)
+    assert said.code == Exit.OK, said.err
+
+
 def test_nothing_is_overwritten(zonemta: Zonemta, tmp_path: Path) -> None:
     first = zonemta("init", tmp_path, "--domain", "a.example", "--yes", "--queue", tmp_path / "q")
     assert first.code == Exit.OK

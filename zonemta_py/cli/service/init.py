@@ -14,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Annotated, NamedTuple, TypeVar
 
 import typer
@@ -26,7 +27,7 @@ from zonemta_py.config.zone import host_of
 from zonemta_py.disk.files import sync
 from zonemta_py.mail.addresses.domain import canonical
 
-SELECTOR = "zonemta"
+SELECTOR, NEWSLETTER = "zonemta", "newsletter"
 _PORT_MAX = 65_535
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ class Answers(NamedTuple):
     smarthost: tuple[str, int]
     listen: tuple[str, int]
     user: str
+    newsletter: bool = False
 
 
 def init(
@@ -63,6 +65,12 @@ def init(
     user: Annotated[
         str | None, typer.Option("--user", help="User to run as when started as root; default: zonemta.")
     ] = None,
+    newsletter: Annotated[
+        bool,
+        typer.Option(
+            "--newsletter", help="Also a zone for campaigns, unsubscribe links, return paths and reports, with secrets."
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not prompt; use the defaults.")] = False,
 ) -> None:
     """Write an initial configuration and a DKIM key; print the DNS records to publish.
@@ -70,6 +78,7 @@ def init(
     On a terminal, prompts for what is not given.
     """
     answers = _answers(domain, hostname, address, smarthost, listen, user, asks=not yes and sys.stdin.isatty())
+    answers = answers._replace(newsletter=newsletter)
     file, keys = folder.absolute() / "zonemta.toml", folder.absolute()
     if file.exists():
         raise CommandError(Exit.CANT_CREATE, f"{file}: already exists; name another folder, or move it away")
@@ -77,18 +86,31 @@ def init(
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
         key = _key(keys, answers.domain)
         missing = _give(key[0].key, answers.user)
-        _write(file, text(answers, queue.absolute(), key[0]))
+        _write(file, text(answers, queue.absolute(), key[0]), 0o600 if newsletter else 0o644)
+        missing += _give(file, answers.user)[1:] if newsletter else []
     except OSError as error:
         raise from_os(error) from None
     load(file)  # what is written can be read
     print(f"The configuration is in {file}, the DKIM key in {key[0].key}.\n")
     print("Publish in DNS:\n")
     print("\n".join(records(answers, key[1])))
-    print("\nFor bounces to come back (docs/FEEDBACK.md), with the commented tables of the configuration:\n")
-    print(f"bounce.{answers.domain}. IN MX 10 {answers.hostname}.")
+    if not newsletter:
+        print("\nFor bounces to come back (docs/FEEDBACK.md), with the commented tables of the configuration:\n")
+        print(f"bounce.{answers.domain}. IN MX 10 {answers.hostname}.")
     print(f"\nand ask the provider of the {_addresses(answers)} that the name in DNS (PTR) is {answers.hostname}.")
+    if newsletter:
+        print(
+            f"\nA web server has to end TLS for links.{answers.domain}, and pass on what comes to 127.0.0.1 port 8526"
+            " (docs/FEEDBACK.md). Pages about campaigns need Java: apt-get install openjdk-17-jre-headless"
+        )
     commands = [*missing, f"zonemta doctor --config {file}", f"zonemta run --config {file}"]
     print("\nThen: " + "\n      ".join(commands))
+    if newsletter:
+        print(
+            "\nand a newsletter (docs/CAMPAIGNS.md):\n"
+            f"      zonemta campaign send LIST.csv --template DIR --name first --sender news@{answers.domain}"
+            f" --zone {NEWSLETTER} --config {file}"
+        )
 
 
 def _answers(
@@ -216,6 +238,8 @@ def text(answers: Answers, queue: Path, key: DkimKey) -> str:
         lines += [f"host = {_quoted(answers.smarthost[0])}", f"port = {answers.smarthost[1]}"]
     if answers.addresses:
         lines += ["sources = [" + ", ".join(f'"{one}"' for one in answers.addresses) + "]"]
+    if answers.newsletter:
+        return "\n".join([*lines, *_newsletter(answers), "", dkim_rotation.table(key), ""])
     lines += [
         "", "# What comes back: docs/FEEDBACK.md.", "#[[listeners]]", '#name = "mx"', '#address = "0.0.0.0"',
         "#port = 25", "#feedback = true", "#relay_networks = []", "#[return_path]",
@@ -223,6 +247,25 @@ def text(answers: Answers, queue: Path, key: DkimKey) -> str:
         '#secret = ""         # `zonemta config secret` makes one; then make this file unreadable for others',
     ]  # fmt: skip
     return "\n".join([*lines, "", dkim_rotation.table(key), ""])
+
+
+def _newsletter(answers: Answers) -> list[str]:
+    """What campaigns need beside."""
+    where = (
+        [f"host = {_quoted(answers.smarthost[0])}", f"port = {answers.smarthost[1]}"] if answers.smarthost[0] else []
+    )
+    if answers.addresses:
+        where += ["sources = [" + ", ".join(f'"{one}"' for one in answers.addresses) + "]"]
+    return [
+        "", "[[zones]]", f'name = "{NEWSLETTER}"', "campaigns = true    # whoever has unsubscribed gets nothing by it",
+        *where,
+        "", "# What comes back: docs/FEEDBACK.md.", "[[listeners]]", 'name = "mx"', 'address = "0.0.0.0"', "port = 25",
+        "feedback = true", "relay_networks = []", "[return_path]", f'verp = "bounce.{answers.domain}"',
+        f'secret = "{token_urlsafe(32)}"',
+        "", "# Unsubscribe links; opens and clicks of whoever has agreed: track.", "[links]", "enabled = true",
+        f'url = "https://links.{answers.domain}"', f'secrets = ["{token_urlsafe(32)}"]', 'track = "asked"',
+        "", "# A page about each campaign, when it has ended.", "[reports]", 'folder = "reports"',
+    ]  # fmt: skip
 
 
 def _quoted(value: str) -> str:
@@ -244,6 +287,12 @@ def records(answers: Answers, key: str) -> list[str]:
         spf.append(f"include:(what the owner of {answers.smarthost[0]} names for SPF)")
     lines.append(f'{answers.domain}. IN TXT "{" ".join(spf)} ~all"')
     lines.append(key)
+    if answers.newsletter:
+        lines += [
+            f"bounce.{answers.domain}. IN MX 10 {answers.hostname}.",
+            f'bounce.{answers.domain}. IN TXT "{" ".join(spf)} ~all"',
+            f"links.{answers.domain}. IN A (the address of the web server)",
+        ]
     lines.append(f'_dmarc.{answers.domain}. IN TXT "v=DMARC1; p=none; rua=mailto:postmaster@{answers.domain}"')
     return lines
 
@@ -252,9 +301,9 @@ def _addresses(answers: Answers) -> str:
     return f"address{'es' if len(answers.addresses) > 1 else ''} {', '.join(answers.addresses)}".rstrip()
 
 
-def _write(file: Path, content: str) -> None:
-    """Readable for all: it holds no secret; the key has a file of its own."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+def _write(file: Path, content: str, mode: int) -> None:
+    """Readable for all where it holds no secret: the key has a file of its own."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "w") as out:
         out.write(content)
         out.flush()

@@ -29,6 +29,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": (
         "zonemta init",
         "zonemta init /etc/zonemta --domain example.com --address 192.0.2.10 --listen 0.0.0.0:25 --yes",
+        "zonemta init /etc/zonemta --domain example.com --newsletter",
     ),
     "doctor": (
         "zonemta doctor",
