@@ -92,7 +92,7 @@ async def log_entry(entry: dict[str, Any]) -> None:
 """
 NONE_WHEN_WELL = (
     "zonemta_log_lines_dropped_total", "zonemta_returns_total", "zonemta_links_requests_total",
-    "zonemta_process_failure_time_seconds", "zonemta_resting", "zonemta_learned",
+    "zonemta_sender_checks_total", "zonemta_process_failure_time_seconds", "zonemta_resting", "zonemta_learned",
 )  # fmt: skip
 """What has no rows as long as nothing is wrong, and cannot be made wrong here; and of listeners that are not on."""
 

@@ -18,6 +18,7 @@ from zonemta_py.config.values import (
     Network,
     PoolName,
     Site,
+    Tenant,
     WindowName,
     ZoneName,
     is_ip,
@@ -188,6 +189,17 @@ class Zone(Section):
     unsubscribed. An entry for this zone alone (scope zone:NAME) always stops it."""
     campaigns: bool = False
     """All its mail counts as campaign mail, even without a campaign: those who unsubscribed get none of it."""
+    sender_checks: Literal["off", "warn", "hold", "refuse"] = "off"
+    """What happens to mail that big receivers would refuse or put into the spam folder, once it is made as it would be
+    sent (docs/OPERATING.md): warn (a line in the log, and metrics), hold (for an operator), refuse (it bounces)."""
+    sender_check_names: list[Literal["signed", "aligned", "spf", "reverse", "unsubscribe"]] = Field(
+        ["signed", "aligned", "spf", "reverse", "unsubscribe"], min_length=1
+    )
+    """What is checked. signed: a DKIM signature. aligned: that or the return path is of the domain in From (DMARC).
+    spf: the return path's domain names each source address. reverse: each has a name that leads back to it.
+    unsubscribe: campaigns, lists and zones with campaigns = true have a one-click unsubscribe (RFC 8058)."""
+    sender_check_tenants: list[Tenant] = []
+    """Tenants whose mail it is for; empty: all mail."""
     default: bool = False
     """Everything that no rule claims; exactly one zone is the default (the first, if none says so)."""
     in_doubt: Literal["retry", "hold"] = "retry"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config, Zone
 from zonemta_py.delivery.dns.destination import DnsDestinationResolver
@@ -21,6 +22,9 @@ from zonemta_py.plugin.host import Host
 from zonemta_py.plugin.spec import HOOKS
 from zonemta_py.queue.api import Dispatch
 from zonemta_py.zones.destinations import Destinations
+
+if TYPE_CHECKING:
+    from zonemta_py.delivery.message.sender_checks import SenderChecks
 
 FORGOTTEN_MAX = 10_000
 """Servers of which is remembered what they do not know."""
@@ -51,6 +55,7 @@ class SenderContext:
     no_early_envelope: set[str] = field(default_factory=set)
     forgotten: dict[str, frozenset[str]] = field(default_factory=dict)
     noting: bool = field(init=False)
+    sender_checks: SenderChecks | None = field(init=False)
     merging: Host | None = field(init=False)
     """What changes the header sections of messages that are made here; None: nobody."""
     _zones: dict[str, Zone] = field(init=False)
@@ -66,6 +71,7 @@ class SenderContext:
         self.outgoing = Outgoing(self.config)
         links = LinkMaker(self.config) if self.config.links.enabled else None
         self.templates = Templates(self.dispatch, links=links)
+        self.sender_checks = _sender_checks(self.config)
         self.routes = Routes(LocalIdentity(self.config), DeadHosts())
 
     def remember(self, session: SmtpSession) -> None:
@@ -79,3 +85,11 @@ class SenderContext:
         zone that only the queue still knows."""
         zone = self._zones.get(name) or self.config.default_zone
         return self._destinations.terms(zone, tuple(tables)).zone if tables else zone
+
+
+def _sender_checks(config: Config) -> SenderChecks | None:
+    if all(zone.sender_checks == "off" for zone in config.zones):
+        return None
+    from zonemta_py.delivery.message.sender_checks import SenderChecks
+
+    return SenderChecks(config)

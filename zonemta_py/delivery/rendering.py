@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from zonemta_py.delivery.message.body import Body
 from zonemta_py.delivery.message.gate import Unsendable
+from zonemta_py.delivery.message.sender_checks import NotFit
 from zonemta_py.delivery.message.signing import Unsigned
 from zonemta_py.mail import edits
 from zonemta_py.mail.envelope import Envelope
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from zonemta_py.delivery.context import SenderContext
     from zonemta_py.plugin.host import Host
 
-NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsendable, Unsigned)
+NotMade = (QueueRefusal, RenderRefused, TemplateRefused, Unsendable, Unsigned, NotFit)
 
 
 async def letter(context: SenderContext, delivery: Delivery) -> Body:
@@ -83,6 +84,9 @@ async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Bo
         body = await context.gate.lines(delivery, body, context.zone(delivery.zone, delivery.tables))
     if context.outgoing.active or (delivery.routing and "dkim" in delivery.routing):
         await context.outgoing.finish(delivery, body)
+    if context.sender_checks is not None and (zone := context.zone(delivery.zone)).sender_checks != "off":
+        sender = context.outgoing.addressed(delivery).sender
+        await context.sender_checks.look(zone, delivery, sender, await body.section())
     return body
 
 
@@ -105,6 +109,9 @@ def not_made(error: Exception, recipients: list[int]) -> Outcome:
     if isinstance(error, Unsendable):
         kind = "protocol" if error.reply.enhanced == "5.6.3" else "syntax"
         return Outcome(BOUNCED, error.reply, "queue", recipients, kind=kind)
+    if isinstance(error, NotFit):
+        verdict = HELD if error.hold else BOUNCED
+        return Outcome(verdict, error.reply, "queue", recipients, kind="authentication")
     if isinstance(error, Unsigned):  # no server has replied, so it has no stage that rules match
         return Outcome(DEFERRED, error.reply, "queue", recipients)
     return Outcome(BOUNCED, Reply(554, "5.6.0", f"the message cannot be made: {error}"), "queue", recipients)

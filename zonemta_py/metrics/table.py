@@ -62,6 +62,8 @@ _ROWS = (
     _counter("smtp_refusals", "Refusals of the SMTP listeners, by the code of the reply.", "listener", "code"),
     _counter("returns", "Reports received by SMTP, by kind (bounce, complaint …) and proof: token, dkim, spf, "
              "unproven; or repeated, if it was known.", "kind", "proof"),
+    _counter("sender_checks", "Messages that were not fit to be sent, by zone, check (signed, aligned, spf, reverse, "
+             "unsubscribe) and what came of it (warn, hold, refuse).", "zone", "check", "action"),
     _counter("auth_failures", "Logins that failed: wrong name or password, or too many tries.", "listener"),
     _counter("http_requests", "Requests over HTTP, by the status of the answer.", "status"),
     _counter("pull_sessions", "Connections that clients have made to the listener for named queues."),
