@@ -108,6 +108,9 @@ _.action_order
 _.undo_with
 _.undo_label
 
+# FastAPI calls it
+_.end_reroute
+
 # typer asks how an argument is shown
 _.get_usage_pieces
 _._custom_shell_complete

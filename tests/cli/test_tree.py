@@ -67,6 +67,9 @@ WORDS: dict[str, str] = {
     "completion": "bash",
     "suspend": "domain there.test --for 1h",
     "resume": "domain there.test",
+    "reroute add": "there.test --host relay.test:2525 --for 1h",
+    "reroute list": "",
+    "reroute remove": "there.test",
     "stop": "domain other.test",
     "lift": "domain other.test",
     "standing": "",
@@ -231,7 +234,7 @@ STATUSES = {
 }
 """Where something else is right than 0, with a queue that has mail."""
 ONCE = {
-    "resume", "lift", "forget", "suppression remove", "feedback forget", "campaign cancel", "campaign suspend",
+    "resume", "lift", "reroute remove", "forget", "suppression remove", "feedback forget", "campaign cancel", "campaign suspend",
     "campaign resume", "campaign pause", "queue drop",
 }  # fmt: skip
 """What is done the first time cannot be done again."""

@@ -103,6 +103,12 @@ def _suspensions() -> Commands:
     }  # fmt: skip
 
 
+def _reroutes() -> Commands:
+    from zonemta_py.cli.queue import reroutes
+
+    return {"reroute": reroutes.app}
+
+
 def _reasons() -> Commands:
     from zonemta_py.cli.queue import commands, explain, warmup
 
@@ -189,6 +195,7 @@ _LOADS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _shell: ("completion",),
     _queue: ("queue",),
     _suspensions: ("suspend", "resume", "standing", "stop", "lift"),
+    _reroutes: ("reroute",),
     _cluster: ("cluster",),
     _reasons: ("explain", "lanes", "accounts", "warmup"),
     _people: ("suppression", "forget"),

@@ -29,6 +29,7 @@ from zonemta_py.config.suppression import SuppressionSection
 from zonemta_py.config.values import Refers, SenderRule, marked
 from zonemta_py.config.zone import DestinationTable, Retry, Zone
 from zonemta_py.mail.addresses.domain import canonical
+from zonemta_py.mail.reroute import POOL, ZONE, RerouteTarget
 
 
 class Config(Section):
@@ -135,6 +136,20 @@ class Config(Section):
                 known["zones"], self.source_addresses, bool(self.plugins.enabled)
             ):
                 yield ("throttles", number, "only", dimension), wrong
+
+    def _reroutes(self, names: dict[str, set[str]]) -> Iterator[tuple[Place, str]]:
+        """The pools and zones that zones reroute to are there, and none of those reroutes again."""
+        again = {zone.name for zone in self.zones if zone.reroute and zone.reroute.to.startswith("zone ")}
+        for number, zone in enumerate(self.zones):
+            if zone.reroute is None:
+                continue
+            to, place = RerouteTarget.of(zone.reroute.to), ("zones", number, "reroute", "to")
+            known = {one.name for one in self.pools} | names.get("pools", set())
+            sends = {one.name for one in self.zones if not one.pulled} | names.get("zones", set())
+            if (to.kind == POOL and to.name not in known) or (to.kind == ZONE and to.name not in sends):
+                yield place, f"there is no {to.kind} {to.name!r} that sends; name another"
+            elif to.kind == ZONE and to.name in again:
+                yield place, f"zone {to.name!r} reroutes to a zone itself, and mail is rerouted once; name another"
 
     @property
     def source_addresses(self) -> set[str]:

@@ -25,6 +25,7 @@ from zonemta_py.config.values import (
     unbracketed,
 )  # fmt: skip
 from zonemta_py.mail import limits
+from zonemta_py.mail.reroute import RerouteTarget
 
 Kind = Literal["hard-bounce", "manual", "unsubscribe", "complaint", "erased"]
 """Why somebody is on the suppression list, in the order of their weight."""
@@ -118,6 +119,20 @@ def check_hosts(hosts: list[SmartHost], tls: str | None) -> None:
             )
 
 
+class Persistence(Section):
+    """What a zone does with recipients that were tried several times, in vain."""
+
+    after_tries: int = Field(ge=1, le=1000)
+    """From so many tries on."""
+    to: str
+    """Where they go then: 'pool NAME', 'zone NAME', 'host NAME:PORT' (a smart host) or 'skip MX-HOST'."""
+
+    @field_validator("to")
+    @classmethod
+    def _read(cls, value: str) -> str:
+        return RerouteTarget.of(value).text
+
+
 class Zone(Section):
     """A sending zone: which mail goes through it, from where, how, and how much at once."""
 
@@ -202,6 +217,8 @@ class Zone(Section):
     """Tenants whose mail it is for; empty: all mail."""
     default: bool = False
     """Everything that no rule claims; exactly one zone is the default (the first, if none says so)."""
+    reroute: Persistence | None = None
+    """Another way for recipients that were tried several times: [zones.reroute]."""
     in_doubt: Literal["retry", "hold"] = "retry"
     """Recipients whose final reply was awaited at a crash: send again, or hold for an operator."""
     recipients_per_delivery: int = Field(limits.RECIPIENTS_PER_DELIVERY_MAX, ge=1, le=1000)
@@ -232,6 +249,8 @@ class Zone(Section):
             raise ValueError("protocol = 'lmtp' needs host: MX records name SMTP servers only (RFC 2033 5)")
         if self.pool and self.sources:
             raise ValueError("a zone has either sources or a pool; remove one")
+        if self.pulled and self.reroute is not None:
+            raise ValueError("delivery = 'pull' connects to nobody; remove reroute")
         if self.pulled and (self.smart or self.sources or self.pool):
             raise ValueError("delivery = 'pull' connects to nobody; remove host, sources and pool")
         return self

@@ -333,7 +333,7 @@ class Attempt:
         site = delivery.destination if to_mx or not delivery.site else delivery.site
         return (
             delivery.zone, *delivery.tables, site, options.host, options.port, options.source, self._demands.shared,
-            options.hostname, self._login, self._lmtp, self._pool,
+            options.hostname, self._login, self._lmtp, self._pool, delivery.skip,
         )  # fmt: skip
 
     def _fresh_key(self, options: ConnectOptions) -> Key | None:
@@ -436,8 +436,12 @@ class Attempt:
         if options.host:
             return [AddressTarget(options.host, await resolver.named(options.host, now))]
         if self._delivery.hosts:
-            return [AddressTarget(host, tuple(addresses)) for host, addresses in self._delivery.hosts]
-        return await resolver.targets(self._delivery.destination, now)
+            found = [AddressTarget(host, tuple(addresses)) for host, addresses in self._delivery.hosts]
+        else:
+            found = await resolver.targets(self._delivery.destination, now)
+        if skip := self._delivery.skip:  # where there is no other host, it goes there all the same
+            found = [one for one in found if one.host.lower().rstrip(".") != skip] or found
+        return found
 
     def _route(self, options: ConnectOptions, address: str, egress: Egress) -> Route:
         zone = self._zone

@@ -41,6 +41,7 @@ from zonemta_py.journal.facts import (
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import BOUNCED, Who
 from zonemta_py.mail.metadata import told
+from zonemta_py.mail.reroute import REROUTE
 from zonemta_py.queue.suppression.from_evidence import BY as POLICY
 from zonemta_py.schedule.flow import FlowId, split_key
 
@@ -212,6 +213,8 @@ def _moved(fact: Moved) -> Iterator[Told]:
 
 def _ordered(fact: TaskOrdered) -> Iterator[Told]:
     value = fact.value
+    if value.get("by") == REROUTE:
+        return
     data = {"task": fact.task, "what": fact.what}
     data |= _known({name: value.get(name) for name in ("verb", "by", "cause", "state")})
     count = value.get("undone" if value.get("state") == "undone" else "done", value.get("count"))
@@ -222,8 +225,11 @@ _BECOMES = {"delete": "deleted", "purge": "deleted", "hold": "held", "release": 
 
 
 def _done(fact: TaskDid) -> Iterator[Told]:
-    known = {"zone": fact.now_in, **(_flow(fact.flow) if fact.flow else {}), "task": fact.task}
-    data = _to(fact, fact.recipient, known)
+    known: dict[str, Any] = {"zone": fact.now_in, **(_flow(fact.flow) if fact.flow else {})}
+    if fact.verb == REROUTE:
+        yield "requeued", _to(fact, fact.recipient, known) | {"reason": f"rerouted from zone {fact.zone}"}
+        return
+    data = _to(fact, fact.recipient, known | {"task": fact.task})
     reason = f"{fact.verb} by task {fact.task}" + (" was undone" if fact.undone else "")
     if fact.kept_until_ms is not None:  # what had been queued again has bounced, as before
         yield "bounced", data | {"kept_until_ms": fact.kept_until_ms, "reason": reason}

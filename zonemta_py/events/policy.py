@@ -10,6 +10,7 @@ from typing import Any
 
 from zonemta_py.journal.facts import Stood
 from zonemta_py.journal.records.orders import CONFIGURATION
+from zonemta_py.mail.reroute import REROUTE, parts_of
 from zonemta_py.schedule.flow import split_key
 
 Told = tuple[str, dict[str, Any]]
@@ -17,7 +18,7 @@ _NAMED = ("campaign", "tenant", "zone", "source")
 """Kinds whose name is a field that filters know."""
 _LIFTED = {
     "rate": "rate_changed", "concurrency": "concurrency_changed", "recipients": "manner_changed",
-    "pipelining": "manner_changed", "guard": "guard_lifted",
+    "pipelining": "manner_changed", "guard": "guard_lifted", REROUTE: "reroute_ended",
 }  # fmt: skip
 
 
@@ -40,6 +41,8 @@ def _about(kind: str, name: str, cause: str) -> dict[str, Any]:
         site, _, source = rest.partition(" ")
         way = (("zone", zone), ("site", split_key(site)[0]), ("source", source))
         data |= {key: value for key, value in way if value}
+    elif kind == REROUTE:
+        data |= {"zone": zone} if (zone := parts_of(name)[0]) else {}
     elif kind == "rest":
         source, _, site = name.partition(" ")
         data |= {"source": source, "site": site}
@@ -56,6 +59,9 @@ def _about(kind: str, name: str, cause: str) -> dict[str, Any]:
 def _stop(kind: str, name: str, value: Any, cause: str) -> Told:
     until_ms, since_ms = value[:2]
     times = {"until_ms": until_ms, "since_ms": since_ms}
+    if kind == REROUTE:
+        times |= {"reason": f"to {value[5]}" if len(value) > 5 else ""}
+        return "rerouted", _about(kind, name, cause) | {key: one for key, one in times.items() if one}
     told = "guard_raised" if kind == "guard" else "suspended"
     return told, _about(kind, name, cause) | {key: ms for key, ms in times.items() if ms}
 

@@ -216,6 +216,14 @@ TYPES: dict[str, EventType] = {
         ("kind", "name"), (*_ABOUT, "until_ms", "since_ms"),
     ),
     "resumed": EventType("STANDING lift", "The suspension has ended.", ("kind", "name"), _ABOUT),
+    "rerouted": EventType(
+        "STANDING stop, kind reroute", "Mail of a zone, or for a destination, goes another way: the reason says where.",
+        ("kind", "name"), (*_ABOUT, "until_ms", "since_ms", "reason"),
+    ),
+    "reroute_ended": EventType(
+        "STANDING lift, kind reroute", "That reroute was removed; one with an end ends without an event.",
+        ("kind", "name"), _ABOUT,
+    ),
     "guard_raised": EventType(
         "STANDING stop, kind guard", "A provider refused very many recipients as unknown: none of them is suppressed"
         " for it.", ("kind", "name"), (*_ABOUT, "since_ms"),

@@ -10,6 +10,7 @@ from zonemta_py.journal.facts import Accepted, Answered, Doubted, Ended, Fact, M
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import BOUNCED, DELIVERED, HELD
 from zonemta_py.journal.records.taken import FAMILIES
+from zonemta_py.mail.reroute import REROUTE
 
 TYPES = frozenset({
     Type.ENVELOPE, Type.DELIVERY, Type.REMOVED, Type.FINISH, Type.MOVED, Type.IN_DOUBT, Type.TASK,
@@ -107,7 +108,7 @@ class Alive:
         elif fact.verb in ("hold", "release"):
             held = (fact.verb == "hold") != fact.undone
             (self.held.add if held else self.held.discard)(place)
-        elif fact.verb == "move" and not fact.undone and fact.recipient in self.alive.get(fact.id, {}):
+        elif fact.verb in ("move", REROUTE) and not fact.undone and fact.recipient in self.alive.get(fact.id, {}):
             self.alive[fact.id][fact.recipient] = (fact.now_in, *self.alive[fact.id][fact.recipient][1:])
 
     def _end(self, message_id: str, addresses: list[str]) -> None:

@@ -40,7 +40,8 @@ ORDERS: frozenset[Question[..., Any]] = frozenset((
     questions.campaign_schedule, questions.campaign_text, questions.cluster_balance, questions.cluster_move,
     questions.cluster_move_zone, questions.drain, questions.drop, questions.feedback_forget, questions.feedback_leave,
     questions.forget, questions.guard_release, questions.in_doubt_acknowledge, questions.lift, questions.release,
-    questions.reload, questions.rotate, questions.stop, questions.suppress, questions.task, questions.task_cancel,
+    questions.reload, questions.reroute, questions.reroute_remove, questions.rotate,
+    questions.stop, questions.suppress, questions.task, questions.task_cancel,
     questions.task_preview, questions.task_start, questions.task_undo, questions.unsuppress, questions.warm,
 ))  # fmt: skip
 """Those of OFFERED that change something."""

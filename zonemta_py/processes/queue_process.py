@@ -162,6 +162,7 @@ class Supervision:
         queue = self._queue
         try:
             await asyncio.wait_for(queue.core.when_ready.wait(), READY_S)
+            queue.remarks = apply.remarks(queue, given.config)
             refused = apply.faults(queue, given.config) if check else await _taken(queue, self._plugged, given)
         except (ConfigError, TimeoutError) as error:
             refused = str(error).splitlines() or ["the queue is still being recovered; try again when it is ready"]

@@ -285,7 +285,8 @@ class Delivery:
     body: LINES_FIT, LINES_LONG or LINES_UNKNOWN.
 
     about: what plugins of a sender may want to know of the envelope, by the name there; empty where there are none.
-    edits: what has to be changed in the header section (`mail.edits`).
+    edits: what has to be changed in the header section (`mail.edits`). skip: an MX host that a reroute passes over, ""
+    none.
     """
 
     lease: int
@@ -336,6 +337,7 @@ class Delivery:
     list_title: str = ""
     about: dict[str, Any] = field(default_factory=dict)
     edits: list[Any] | None = None
+    skip: str = ""
 
     @property
     def notes(self) -> dict[str, Any]:

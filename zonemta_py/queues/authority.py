@@ -225,7 +225,9 @@ class Link:
 
     async def _order(self, order: GivenOrder, sure: bool) -> list[Any]:
         arguments = order.arguments
-        if order.question == questions.stop and arguments.get("seconds") is not None:  # since it was given
+        if (
+            order.question in (questions.stop, questions.reroute) and arguments.get("seconds") is not None
+        ):  # since it was given
             passed_s = max(0.0, time.time() - order.ms / 1000)
             arguments = arguments | {"seconds": max(LEAST_S, arguments["seconds"] - passed_s)}
         found: list[Any] = await self._queue.ask(

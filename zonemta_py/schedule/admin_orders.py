@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from zonemta_py.config import ConfigError
 from zonemta_py.config.section import shipped
 from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.reroute import REROUTE
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.flow import STOPPED as APART
@@ -26,7 +27,7 @@ from zonemta_py.schedule.zone import ZoneSchedule
 from zonemta_py.zones.site import Providers, Site
 
 STOPPED = ("destination", "domain", "tenant", "campaign", "zone", "source")
-LIFTED = (*STOPPED, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, LOST, GUARD)
+LIFTED = (*STOPPED, REROUTE, "rest", "resting", "rate", "concurrency", *MANNERS, NO_TLS, LOST, GUARD)
 
 
 def stop(
@@ -94,7 +95,7 @@ def _called(schedule: Schedule, kind: str, name: str) -> list[tuple[str, str]]:
         others = [("destination", site), ("domain", site), *([("domain", apart)] if apart else [])]
         meant = [(kind, name), *(others if kind == "destination" else reversed(others))]
         return [next((one for one in meant if one in schedule.policy.stops), meant[0])]
-    if kind in STOPPED:
+    if kind in (*STOPPED, REROUTE):
         return [(kind, name)]
     site = split_key(name)[0]
     rows = [row["name"] for part in schedule.policy.rows(site) for row in part if row["kind"] == kind]

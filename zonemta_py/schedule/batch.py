@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zonemta_py.disk.notes import Note
 from zonemta_py.schedule.by_length import ByLength
 from zonemta_py.schedule.cursor import Shelf
-from zonemta_py.schedule.flow import STOPPED, FlowId, place_of
+from zonemta_py.schedule.flow import LEAVING, STOPPED, FlowId, place_of
 from zonemta_py.zones.feedback import Concurrency
 from zonemta_py.zones.throttle import Scope
 from zonemta_py.zones.zone import Destination as Target
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from zonemta_py.config import Zone
     from zonemta_py.mail.reply import Reply
+    from zonemta_py.mail.reroute import Bypass
     from zonemta_py.schedule.cursor import Cursor
     from zonemta_py.schedule.unreachable import Away
     from zonemta_py.zones.admittance import Charge, Elsewhere
@@ -60,8 +61,8 @@ class EgressPath:
     """One source towards one site.
 
     apart: what keeps its mail apart from other mail to that site, "" if nothing does: STOPPED and a domain that is
-    stopped, or the names of [[destinations]] tables. site: its target's name, which stays. place: its name among those
-    of the same source. terms: the settings that hold there.
+    stopped, the names of [[destinations]] tables, or LEAVING and the zone (leaving) to which it goes. site: its
+    target's name, which stays. place: its name among those of the same source. terms: the settings that hold there.
     """
 
     __slots__ = (
@@ -75,6 +76,7 @@ class EgressPath:
         "flow_queues",
         "idle",
         "idle_until",
+        "leaving",
         "old",
         "owner",
         "place",
@@ -92,6 +94,7 @@ class EgressPath:
         self.target, self.source, self.concurrency, self.provider = target, source, concurrency, provider
         self.site = target.key
         self.apart, self.place, self.terms = apart, place_of(target.key, apart), terms
+        self.leaving = apart[1:] if apart.startswith(LEAVING) else ""
         self.flow_queues: dict[str, FlowQueue] = {}
         self.active = 0
         self.crowded = False
@@ -162,6 +165,9 @@ class FlowQueue:
     def enlist(self) -> None:
         """If it may go, it has its turn among its flow's."""
         if not self.listed and self.may_go():
+            if self.path.leaving:
+                self.zone.leave(self)
+                return
             self.listed = True
             turn = self.turn
             turn.flow_queues.append(self)
@@ -318,6 +324,7 @@ class QueuesOfZone(Protocol):
     def where(self, message_id: str, address: str, note: Note) -> tuple[str, Target, str, str]: ...
     def terms_of(self, path: EgressPath, address: str) -> SendingTerms: ...
     def limits_of(self, path: EgressPath, flow_id: FlowId) -> tuple[Limit, ...]: ...
+    def bypass(self, address: str, note: Note) -> Bypass | None: ...
     def still(
         self, flow_queue: FlowQueue, message_id: str, address: str, note: Note, unknown: str = ""
     ) -> FlowQueue: ...
@@ -357,6 +364,7 @@ class ZoneFace(Protocol):
     @property
     def away(self) -> Away: ...
 
+    def leave(self, flow_queue: FlowQueue) -> None: ...
     def may_have(self, path: EgressPath) -> bool: ...
     def series(self, path: EgressPath) -> int: ...
     def begin(self, batch: Batch) -> None: ...

@@ -14,6 +14,8 @@ _BETWEEN = "~"
 _APART = ">"
 STOPPED = "@"
 """Before a domain: its mail is apart because it is stopped."""
+LEAVING = "="
+"""Before a zone: its mail is apart because it goes on there at once, by a reroute."""
 
 
 class FlowId(NamedTuple):

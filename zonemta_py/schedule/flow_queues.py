@@ -15,10 +15,11 @@ from typing import TypeAlias
 from zonemta_py.config import Source, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
+from zonemta_py.mail.reroute import HOST, POOL, ZONE, Bypass, RerouteTarget
 from zonemta_py.schedule.batch import NEVER_MS, EgressPath, Entry, FlowQueue, Turn
 from zonemta_py.schedule.by_length import ByLength
 from zonemta_py.schedule.cursor import Ground, Shelf
-from zonemta_py.schedule.flow import STOPPED, FlowId, apart_of, flow_queue_name, place_of, split_key
+from zonemta_py.schedule.flow import LEAVING, STOPPED, FlowId, apart_of, flow_queue_name, place_of, split_key
 from zonemta_py.schedule.shared import Shared
 from zonemta_py.zones import pool
 from zonemta_py.zones.destinations import SendingTerms
@@ -97,7 +98,7 @@ class FlowQueues:
 
     def configure(self, zone: Zone) -> bool:
         """Other settings from now on. True: what waits may belong elsewhere now."""
-        before = self.own, self._sources, self.zone.port, self._tables, self._pools
+        before = self.own, self._sources, self.zone.port, self._tables, self._pools, self.zone.reroute
         self._read(zone)
         for path in self.paths.values():
             self._aim(path)
@@ -110,7 +111,7 @@ class FlowQueues:
             self.fair.add(turn.flow.path, self._shared.weights.place(*flow_id)[1])
         for flow_queue in self.by_key.values():
             flow_queue.limits = self.limits_of(flow_queue.path, flow_queue.flow_id)
-        moved = before != (self.own, self._sources, zone.port, self._tables, self._pools)
+        moved = before != (self.own, self._sources, zone.port, self._tables, self._pools, zone.reroute)
         for path in self.paths.values():
             path.old |= moved
         return moved
@@ -177,12 +178,53 @@ class FlowQueues:
                 sources = self._shared.config.sources(settings)
         if routing and "pool" in routing:
             sources = self._shared.config.sources(settings, routing["pool"])
+        if (to := self._to(domain, target.key, provider, note)) is not None:
+            if to.kind == HOST:
+                target, provider, apart = named(to.name, to.port), "", ""
+            elif to.kind == POOL:
+                sources = self._shared.config.sources(settings, to.name)
+            elif to.kind == ZONE:
+                apart = LEAVING + to.name
         if self._shared.policy.stops:
             apart = self.stopped(domain) or apart
         source = (routing and routing.get("source")) or ""
         if not source and sources:
             source = self._source(sources, message_id, target, provider, domain)
         return flow_queue_name(place_of(target.key, apart), source, note.flow), target, source, provider
+
+    def _to(self, domain: str, site: str, provider: str, note: Note) -> RerouteTarget | None:
+        """Where a reroute sends it. What plugins have chosen for it has precedence."""
+        if not (self.rerouting or note.done) or self.zone.pulled:
+            return None
+        found, routing = self._shared.reroutes.of(self.zone, domain, site, provider, note), note.routing
+        if found is None or (routing and routing.get("host") and found.to.kind != ZONE):
+            return None
+        return (
+            None if routing and found.to.kind == POOL and (routing.get("pool") or routing.get("source")) else found.to
+        )
+
+    def _bypasses(self, path: EgressPath, domain: str, note: Note) -> bool:
+        """Whether a reroute may take it away, or has brought it, though DNS has not been asked where it goes."""
+        if (path.old and self._shared.reroutes.ever) or path.leaving:
+            return True
+        return self._to(domain, path.site, path.provider, note) is not None
+
+    @property
+    def rerouting(self) -> bool:
+        """Whether some of its mail may go another way."""
+        return bool(self._shared.reroutes.by_name) or self.zone.reroute is not None
+
+    def bypass(self, address: str, note: Note) -> Bypass | None:
+        """The reroute by which a recipient goes now."""
+        if not self.rerouting or self.zone.pulled:
+            return None
+        domain = domain_of(address)
+        site = self._shared.sites.known(domain) if self.own is None else None
+        place = self.own.key if self.own is not None else site.key if isinstance(site, Site) else domain
+        provider = site.provider if isinstance(site, Site) else ""
+        if self._to(domain, place, provider, note) is None:
+            return None
+        return self._shared.reroutes.of(self.zone, domain, place, provider, note)
 
     def stopped(self, domain: str) -> str:
         """What keeps a domain's mail apart because it is stopped; "" if it is not."""
@@ -308,7 +350,7 @@ class FlowQueues:
         """Where a recipient of this flow queue belongs now; here, while nothing new is known of its domain."""
         domain = domain_of(address)
         asked = self.by_dns(note, domain) and domain != unknown and self._shared.sites.known(domain) is None
-        if asked and not self.strange(flow_queue, domain):
+        if asked and not self.strange(flow_queue, domain) and not self._bypasses(flow_queue.path, domain, note):
             return flow_queue
         return self.of(message_id, address, note)
 
@@ -326,13 +368,15 @@ class FlowQueues:
 
     def belongs(self, flow_queue: FlowQueue, site: Site, entry: Entry) -> bool:
         """Whether a recipient whose site that is belongs here."""
-        if self._tables:
+        if self._tables or self.rerouting:
             return self.where(entry.id, entry.address, entry.note)[0] == flow_queue.key
         return site.key == flow_queue.path.site
 
     def by_dns(self, note: Note, domain: str) -> bool:
         """Whether DNS decides where it goes."""
         if self.own is not None or not self._shared.sites.asks or (note.routing and note.routing.get("host")):
+            return False
+        if self.rerouting and (found := self.bypass(f"@{domain}", note)) is not None and found.to.kind == HOST:
             return False
         return not (self._tables and self._shared.destinations.relayed(self.zone, domain))
 

@@ -16,10 +16,12 @@ from time import thread_time
 from zonemta_py.config import Config, Zone
 from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
+from zonemta_py.mail.reroute import ZONE
 from zonemta_py.schedule.admission.grants import Grants
 from zonemta_py.schedule.batch import Batch, Blocked, FlowQueue
 from zonemta_py.schedule.flow import FlowId, split_key
 from zonemta_py.schedule.pull_zone import PullZone
+from zonemta_py.schedule.reroutes import places
 from zonemta_py.schedule.shared import QueueCallbacks, Shared
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.schedule.source_health import SourceHealth
@@ -178,6 +180,8 @@ class Schedule(Shared):
 
     def fill(self, now_ms: int) -> bool:
         """Every zone of which mail is sent reads more where it has room, by turns; True: call again soon."""
+        if self.reroutes.seen != self.policy.rerouted or self.now() >= self.reroutes.until:
+            self._reroute()
         more, until = False, thread_time() + FILL_S if len(self._sent) > 1 else 0.0
         for number, _ in enumerate(self._sent):
             if number and thread_time() >= until:
@@ -186,6 +190,23 @@ class Schedule(Shared):
             self._fills.rotate(-1)
             more |= zone.fill(now_ms)
         return more
+
+    def _reroute(self) -> None:
+        """Reroutes may have begun or ended: what waits goes the way that it has now."""
+        changed = self.reroutes.look(self.policy)
+        self.wake_at(self.reroutes.until, self.changed)
+        if not changed:
+            return
+        found = dict[FlowQueue, None]()
+        for zone in self._sent:
+            about = set[str]()
+            for one in changed:
+                of, names = places(one)
+                if of in ("", zone.zone.name) or one.to[:2] == (ZONE, zone.zone.name):
+                    about |= names
+            found |= dict.fromkeys(zone.go_around(about) if about else ())
+        self.lift()
+        self._move(iter(found))
 
     def flow_queues(self) -> Iterator[FlowQueue]:
         """They may come and go meanwhile."""

@@ -54,6 +54,7 @@ class ZoneWindow:
         self.next_due_ms = 0
         self.deadline_ms = 0  # as a flow queue's: of all that waits in the zone; 0: not known
         self.away = Away(shared.retry.down_s)
+        self._leaving: dict[FlowQueue, None] = {}  # those whose recipients go on in another zone
         self._hungry: deque[FlowQueue] = (
             deque()
         )  # those that have parked recipients, and no room in the window for them
@@ -172,7 +173,7 @@ class ZoneWindow:
 
     def fill(self, now_ms: int) -> bool:
         """Reads on where there is room: due recipients, fresh ones, parked ones. True: there is more to read."""
-        more = False
+        more = self._send_on() if self._leaving else False
         window = self._shared.window
         idle = self.active < self.zone.connections and not self.flow_queues.fair.root.ready_count
         if self.loaded - self.stuck < window // 2 or idle:  # idle: does anything wait behind the slow ones?
@@ -187,6 +188,26 @@ class ZoneWindow:
                 self.unpark(self._hungry.popleft())
                 more |= bool(self._hungry) and self.loaded < 2 * window
         return more
+
+    def leave(self, flow_queue: FlowQueue) -> None:
+        """What is on it goes to another zone, whatever this one waits for, when the zone reads on next."""
+        self._leaving[flow_queue] = None
+        self._shared.changed()
+
+    def _send_on(self) -> bool:
+        """One flow queue's recipients at a time. True: there are more."""
+        flow_queue = next(iter(self._leaving))
+        entries = flow_queue.entries[:READ_AT_ONCE]
+        if entries:
+            self._shared.rehome(self.zone.name, flow_queue.path.leaving, entries)
+            del flow_queue.entries[: len(entries)]
+            self._count(flow_queue, -len(entries))
+        if not flow_queue.entries:
+            del self._leaving[flow_queue]
+            self.unpark(flow_queue)
+            flow_queue.enlist()
+            self.flow_queues.forget(flow_queue)
+        return bool(self._leaving)
 
     def _read_due(self, now_ms: int) -> bool:
         stop = b"%s%012x " % (keys.deferred_range(self.zone.name), now_ms + 1)

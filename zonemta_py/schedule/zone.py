@@ -12,11 +12,15 @@ from collections import deque
 from functools import partial
 
 from zonemta_py.config import Zone
+from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Store
+from zonemta_py.disk.notes import Note
 from zonemta_py.mail.classify import NoRoute
+from zonemta_py.mail.reroute import ANY
 from zonemta_py.schedule.admission.grants import Grants, Slots
 from zonemta_py.schedule.admission.zone_share import ZoneShare
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Turn
+from zonemta_py.schedule.flow import LEAVING, apart_of
 from zonemta_py.schedule.flow_queues import NO_SOURCE, domain_of
 from zonemta_py.schedule.shared import Shared
 from zonemta_py.schedule.window import ZoneWindow
@@ -140,6 +144,20 @@ class ZoneSchedule(ZoneWindow):
         flow_queue.enlist()
         self.tidy(flow_queue)
 
+    def go_around(self, about: set[str]) -> list[FlowQueue]:
+        """Reroutes of mail to these sites, providers or domains have begun or ended: what rests, or waits for one that
+        is away, is looked at now. Whose mail may go another way: those to be moved."""
+        sites = {site.key for one in about if isinstance(site := self._shared.sites.known(one), Site)}
+        found = list[FlowQueue]()
+        for path in list(self.flow_queues.paths.values()):
+            path.old = True
+            names = {path.site, path.site.partition("+")[0], path.provider}
+            if ANY in about or names & about or path.site in sites or path.leaving:
+                self.up(path)
+                self.away.answered(path.site, path.source, True, self._shared.now())
+                found += path.flow_queues.values()
+        return found
+
     def _moved(self, flow_queue: FlowQueue) -> bool:
         """Lets what waits go where it belongs now; False if that is here."""
         moved = self.reassign(flow_queue)
@@ -214,10 +232,13 @@ class ZoneSchedule(ZoneWindow):
         """The recipients of the first message, at most so many."""
         entries, count = flow_queue.entries, 1
         first, most = entries[0], min(most, len(entries))
-        by_domain = self.by_domain or flow_queue.path.terms.zone.last_mx
+        own = self.zone.reroute
+        by_domain = self.by_domain or flow_queue.path.terms.zone.last_mx or self.flow_queues.rerouting
         while count < most:
             other = entries[count]
             if other.id != first.id or other.note.routing != first.note.routing:
+                break
+            if own is not None and (other.note.attempts < own.after_tries) != (first.note.attempts < own.after_tries):
                 break
             if by_domain and domain_of(other.address) != domain_of(first.address):
                 break  # what TLS must do there may differ
@@ -344,7 +365,19 @@ class ZoneSchedule(ZoneWindow):
 
         before: that was before a restart; the first answer since then is news.
         """
+        if self.flow_queues.rerouting and self._goes_around(site, key):
+            self.away.back.append(key)
+            self._shared.changed()
+            return
         self.away.add(site, source, key, 0 if before else self._shared.now())
+
+    def _goes_around(self, site: str, key: bytes) -> bool:
+        """Whether a deferred recipient would not go to that site any more, by a reroute."""
+        value, place = self.due.ground.store.get(key), keys.place(key)
+        if value is None:
+            return False
+        name, target, _, _ = self.flow_queues.where(place.id, place.recipient, Note.of(value))
+        return target.key != site or apart_of(name).startswith(LEAVING)
 
     def answered(self, path: EgressPath) -> None:
         """Its destination has answered: recipients deferred only because it was away go now, not at their next

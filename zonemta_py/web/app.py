@@ -45,7 +45,7 @@ _BODIES = (
     feedback_rows.FeedbackRows, feedback_rows.Wishes, models.PersonDocument, models.AddresseeDocument,
     domains.DomainChange, domains.DomainRotation,
     queues.Acknowledgement, queues.NegativeAcknowledgement, queues.Extension,
-    bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument,
+    bodies.Lift, bodies.KnownDoubts, bodies.SuspensionDocument, bodies.StepDocument, bodies.RerouteDocument,
     bodies.TaskDocument, bodies.Start, bodies.Reload, bodies.Drain, bodies.ZoneToNode, bodies.BalanceNodes,
 )  # fmt: skip
 _MODULES = (inject, attachments, campaigns, suppressions, domains, feedback, events, queues, metrics, plugins, *ALL)

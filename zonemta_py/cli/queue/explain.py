@@ -107,9 +107,10 @@ def _explained(config: Config, what: str) -> questions.Explained:
 
 
 def _show_meanwhile(found: questions.Explained) -> None:
-    """Sources that cannot be used, and who has their mail."""
+    """Sources that cannot be used, and who has their mail; reroutes."""
     for reason in found.get("meanwhile", ()):
-        print_aside(sentence(reason["cause"]))
+        end = f", until {when.until(reason['until_ms'], int(time.time() * 1000), '')}" if reason["until_ms"] else ""
+        print_aside(sentence(reason["cause"]) + end)
 
 
 def _show_whole(found: questions.Explained | questions.Lanes) -> None:

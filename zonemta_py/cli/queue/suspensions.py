@@ -14,6 +14,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import as_records, counted, print_json, print_table, printable, sentence
 from zonemta_py.config import Config
+from zonemta_py.mail.reroute import parts_of
 from zonemta_py.queue import questions
 from zonemta_py.schedule.flow import split_key
 from zonemta_py.schedule.policy.standing import GROUPS, RESTING
@@ -23,7 +24,7 @@ _WHAT = {
     "rest": "source rests", "resting": "cannot be reached", "rate": "slowed down",
     "concurrency": "fewer connections", "no-tls": "TLS is switched off", "recipients": "fewer recipients per message",
     "pipelining": "one command at a time", "lost": "may be lost",
-    "guard": "no suppressions",
+    "guard": "no suppressions", "reroute": "rerouted",
 }  # fmt: skip
 
 
@@ -156,6 +157,8 @@ def _now(row: questions.Standing) -> str:
         return "it was in damaged files"
     if row["kind"] == "guard":
         return "refusals are held back"
+    if row["kind"] == "reroute":
+        return f"goes to {row['to']}"
     if row["kind"] == "no-tls":
         return "mail is sent without TLS"
     return "nothing is sent" if row["kind"] != "resting" or row["until_ms"] else "one delivery tries"
@@ -169,10 +172,17 @@ def _end(row: questions.Standing) -> str:
         return "it is calm, or released"
     if row["kind"] == "source" and row["group"] == RESTING:
         return "it can be used again"
+    if row["kind"] == "reroute":
+        return "removed"
     return "that one has an answer" if row["kind"] == "resting" else "resumed"
 
 
 def _undo(row: questions.Standing) -> str:
     if row["kind"] == "guard":
         return f"zonemta suppression release {shlex.quote(row['name'])}"
+    if row["kind"] == "reroute":
+        zone, destination = parts_of(row["name"])
+        return shlex.join(
+            ["zonemta", "reroute", "remove", *filter(None, [destination]), *(["--zone", zone] if zone else [])]
+        )
     return f"zonemta resume {row['kind']} {shlex.join(row['name'].split(' '))}"

@@ -89,6 +89,8 @@ def tell(found: questions.Reloaded, check: bool, json: bool = False) -> None:
         return
     for file in found["plugins"]:
         print_aside(f"{file}: is another plugin file than the one that was loaded")
+    for sentence in found.get("remarks", ()):
+        print_aside(sentence)
     for key in found["later"]:
         print_aside(f"{key} holds from the next start on")
     if check:

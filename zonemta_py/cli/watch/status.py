@@ -21,6 +21,7 @@ from zonemta_py.cli.terminal.errors import CommandError, Exit
 from zonemta_py.cli.terminal.options import AsJson, ConfigFile, Folder, in_force, tabled
 from zonemta_py.cli.terminal.output import counted, print_json, print_table, printable
 from zonemta_py.config import Config, ConfigError
+from zonemta_py.mail.reroute import REROUTE
 from zonemta_py.metrics.quantities import STATES, label, size
 from zonemta_py.metrics.quantities import waiting as waiting_in
 from zonemta_py.processes.privileges import seen_by
@@ -87,6 +88,10 @@ def _described(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield f"zone {name}", _counts(row)
     yield "sessions", _sessions(found["sessions"])
     yield "suspended", _standing([row for row in found["standing"] if row["group"] == SUSPENDED])
+    if rows := _of_kind(found, REROUTE):
+        named = ", ".join(f"{row['name']} to {row['to']}" for row in rows[:_SHOWN])
+        others = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+        yield "rerouted", printable(f"{named}{others}; `zonemta reroute list` says why")
     for group in (RESTING, LEARNED):
         if rows := [row for row in found["standing"] if row["group"] == group]:
             yield group, _standing(rows)

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.reroute import SKIP, RerouteTarget
 from zonemta_py.mail.rules.classes import AGREEABLE, CLASSES, SUBJECTS
 from zonemta_py.mail.rules.pattern import FLAGS
 
@@ -59,7 +60,8 @@ class Action:
     (1: at once), counted for each source IP at each site. slow: lower the rate there. fewer: lower the concurrency.
     rest_s: this source IP sends nothing there for so long. no_tls: the host is spoken to without TLS, if allowed;
     never for what came in stage "tls-policy".
-    suspend: "destination", "tenant" or "campaign" stops for `suspend_s` seconds.
+    suspend: "destination", "tenant" or "campaign" stops for `suspend_s` seconds. reroute: the zone's mail for that site
+    goes another way for `reroute_s` seconds: as `mail.reroute`, and "skip" for the host that has replied.
     """
 
     verdict: str = ""
@@ -70,6 +72,8 @@ class Action:
     no_tls: bool = False
     suspend: str = ""
     suspend_s: float = 0.0
+    reroute: str = ""
+    reroute_s: float = 0.0
     after: int = 1
     within_s: float = 0.0
 
@@ -155,6 +159,13 @@ def action_of(table: dict[str, Any], where: str) -> Action:
     action = Action(**table)
     if bool(action.suspend) != bool(action.suspend_s):
         raise RulesError(f"{where}: suspend and suspend_s need each other; give both or neither")
+    if bool(action.reroute) != bool(action.reroute_s):
+        raise RulesError(f"{where}: reroute and reroute_s need each other; give both or neither")
+    if action.reroute and action.reroute != SKIP:
+        try:
+            RerouteTarget.of(action.reroute)
+        except ValueError as error:
+            raise RulesError(f"{where}: reroute: {error}") from None
     if (action.after > 1) != bool(action.within_s):
         raise RulesError(f"{where}: after and within_s need each other; give both or neither")
     return action
@@ -318,7 +329,8 @@ _ACTION_KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "verdict": _choice("", "retry", "bounce"),
     "suspend": _choice("", "destination", "tenant", "campaign"),
     **dict.fromkeys(("slow", "fewer", "no_tls"), (_flag, "true or false")),
-    **dict.fromkeys(("delay_s", "rest_s", "suspend_s", "within_s"), (_seconds, "a number of seconds")),
+    "reroute": (lambda value: isinstance(value, str), "a text"),
+    **dict.fromkeys(("delay_s", "rest_s", "suspend_s", "reroute_s", "within_s"), (_seconds, "a number of seconds")),
     "after": (lambda value: isinstance(value, int) and value >= 1 and not isinstance(value, bool), "a number from 1"),
 }
 assert _ACTION_KEYS.keys() == {field.name for field in fields(Action)}

@@ -316,7 +316,7 @@ def effects(action: Action) -> str:
         value = getattr(action, field.name)
         if value == field.default or field.name in ("after", "within_s"):
             continue
-        if field.name == "suspend_s":
+        if field.name in ("suspend_s", "reroute_s"):
             does.append(f"for {value:g} s")
         elif field.name.endswith("_s"):
             does.append(f"{field.name[:-2]} {value:g} s")

@@ -14,7 +14,17 @@ from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.queue import questions
-from zonemta_py.queue.admin import backup, domains, doubts, metrics, orders, readiness, suppressions, suspensions
+from zonemta_py.queue.admin import (
+    backup,
+    domains,
+    doubts,
+    metrics,
+    orders,
+    readiness,
+    reroutes,
+    suppressions,
+    suspensions,
+)
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import Membership, QueueFault, QueueRefusal
@@ -253,6 +263,28 @@ async def _lift(queue: QueueContext, kind: str, name: str) -> bool:
     lifted = admin_orders.lift(queue.core.schedule, kind, name, "by an operator")
     await queue.core.disk.journal.stable()
     return lifted
+
+
+@OF_QUEUE.to(questions.reroute)
+async def _reroute(
+    queue: QueueContext, to: str, zone: str = "", destination: str = "", seconds: float | None = None, cause: str = "",
+    by: str = "",
+) -> dict[str, Any]:  # fmt: skip
+    row = await reroutes.add(queue, zone, destination, to, seconds, cause, by)
+    await queue.core.disk.journal.stable()
+    return row
+
+
+@OF_QUEUE.to(questions.reroute_remove)
+async def _reroute_remove(queue: QueueContext, zone: str = "", destination: str = "") -> bool:
+    removed = reroutes.remove(queue, zone, destination)
+    await queue.core.disk.journal.stable()
+    return removed
+
+
+@OF_QUEUE.to(questions.reroutes)
+async def _reroutes(queue: QueueContext) -> list[dict[str, Any]]:
+    return reroutes.rows(queue)
 
 
 _ALONE = "this MTA is no node of a cluster; set [cluster] in its configuration"

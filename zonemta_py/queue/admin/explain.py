@@ -3,7 +3,8 @@
 The answer: about, whole (why nothing at all is sent, as reasons), kind (message, recipient, zone, ip, campaign, tenant,
 destination), rows, and how many rows `more` there are beside those of the first page; for a destination or zone also
 `counts`, and what was `learned` about the former; for a recipient also its entries on the suppression list
-(`suppressed`); and if a source of its pool cannot be used, which others have its mail (`meanwhile`). A row is a
+(`suppressed`); and if a source of its pool cannot be used, which others have its mail, and what is rerouted
+(`meanwhile`). A row is a
 recipient, a flow queue (`reasons.row_of`) or a stop ("stopped"), and has `reasons`, the first being what holds it now
 (`reasons.py`; for recipients also deferred, held, and finally deadline: what ends it at the latest). No reason: it goes
 when its turn comes; a recipient's `before` is the number of recipients ahead of it in its flow queue (`counted` False:
@@ -26,6 +27,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import StoreError
 from zonemta_py.disk.notes import Note
 from zonemta_py.mail.addresses.person import person
+from zonemta_py.mail.reroute import ANY, REROUTE, parts_of
 from zonemta_py.queue.admin.browse import lanes
 from zonemta_py.queue.admin.browse.waiting import WaitingRows
 from zonemta_py.queue.core import sizes
@@ -37,6 +39,7 @@ from zonemta_py.schedule.policy.manners import KINDS as MANNERS
 from zonemta_py.schedule.policy.standing import LEARNED, RESTING, SUSPENDED
 from zonemta_py.schedule.policy.state import NO_TLS
 from zonemta_py.schedule.reasons import whole
+from zonemta_py.schedule.reroutes import places
 from zonemta_py.schedule.time.pace import Pace
 from zonemta_py.zones import pull
 
@@ -51,6 +54,7 @@ async def explain(queue: QueueContext, what: str, after: str = "") -> dict[str, 
     """As `_explain`, with what stops the whole, and which sources of its pools cannot be used meanwhile."""
     answer = await _explain(queue, what, after) | {"whole": whole(queue.core.schedule)}
     meanwhile = _meanwhile(queue, answer) if queue.core.schedule.policy.unusable else []
+    meanwhile += _rerouted(queue, answer)
     return answer | ({"meanwhile": meanwhile} if meanwhile else {})
 
 
@@ -74,6 +78,39 @@ def _meanwhile(queue: QueueContext, answer: dict[str, Any]) -> list[Row]:
                 cause = f"source {source} rests, and {goes}: {stop.cause}"
                 found[source] = {"kind": "source", "cause": cause, "since_ms": stop.since_ms, "until_ms": 0}
     return list(found.values())
+
+
+def _rerouted(queue: QueueContext, answer: dict[str, Any]) -> list[Row]:
+    """The reroutes that mail of the answer goes by, or would."""
+    schedule = queue.core.schedule
+    rows, about = answer["rows"], answer["about"].lower().rstrip(".")
+    zones = {row["zone"] for row in rows if "zone" in row} | {answer["about"]}
+    names = {about, about.rpartition("@")[2]} | {
+        row[name] for row in rows for name in ("site", "provider") if row.get(name)
+    }
+    names |= {row["recipient"].rpartition("@")[2].lower() for row in rows if "recipient" in row}
+    found = list[Row]()
+    for bypass in list(schedule.reroutes.by_name.values()):
+        zone, where = places(bypass)
+        stop = schedule.policy.reroutes.get(bypass.name)
+        if stop is None or (zone and rows and zone not in zones) or (ANY not in where and not where & names):
+            continue
+        if ANY in where and zone not in zones:
+            continue
+        cause = f"mail {_whose(bypass.name)} is rerouted to {bypass.to.text}: {bypass.why}"
+        until_ms = stop.until_ms and stop.until_ms - queue.core.clock.apart_ms()
+        found.append({"kind": REROUTE, "cause": cause, "since_ms": stop.since_ms, "until_ms": until_ms})
+    for one in queue.core.config.zones:
+        if (own := one.reroute) is not None and one.name in zones:
+            cause = f"zone {one.name} reroutes recipients after {own.after_tries} tries: to {own.to}"
+            found.append({"kind": REROUTE, "cause": cause, "since_ms": 0, "until_ms": 0})
+    return found
+
+
+def _whose(name: str) -> str:
+    zone, destination = parts_of(name)
+    of, towards = f"of zone {zone}" if zone else "", f"for {destination}" if destination else ""
+    return f"{of} {towards}".strip()
 
 
 async def _explain(queue: QueueContext, what: str, after: str) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _gauges(queue: QueueContext) -> dict[str, list[list[Any]]]:
     spool = core.disk.spool
     processes = [one for one in every if one.resident_bytes]
     out = Counter(zone_label(lease.batch.zone.zone.name) for lease in queue.leases.out.values())
-    tasks = Counter(task.state for task in core.tasks.by_number.values())
+    tasks = Counter(task.state for task in core.tasks.listed)
     return {
         "zonemta_queue_recipients": _recipients(queue),
         "zonemta_queue_messages": [[[], core.counters.message_count]],

@@ -139,6 +139,7 @@ class Core:
         callbacks = QueueCallbacks(
             rekey=self._rekey, changed=self.changed, unpin=self._unpin, requeued=self._requeued,
             terms_of=self._terms_of, record=self._stand, looked_up=self.counters.sizes.told, halted=self.halted,
+            rehome=lambda zone, other, entries: self.tasks.rehome(zone, other, entries),
         )  # fmt: skip
         schedule = Schedule(self.config, self.disk.store, marks, self.clock, resolver, callbacks)
         for name, counts in self.counters.sizes.zones.items():

@@ -25,10 +25,12 @@ from zonemta_py.schedule.flow import FlowId
 ERASED = "(erased)"
 _EXAMPLES_MAX = 10
 RUNNING, UNDOABLE, DONE = "running", "undoable", "done"
+STANDING = "standing"
+"""The state of a task that nobody has ordered: it has what reroutes send to a zone, or back, and is listed nowhere."""
 CANCELED, UNDOING, UNDONE, ENDING = "canceled", "undoing", "undone", "ending"
 WORK = (RUNNING, UNDOING, ENDING)
 """States in which there is something to do for it."""
-_JOINED = (RUNNING, UNDOING, UNDOABLE, ENDING, UNDONE, CANCELED, DONE)
+_JOINED = (RUNNING, UNDOING, UNDOABLE, ENDING, UNDONE, CANCELED, DONE, STANDING)
 """Of the states that a task has in two queues, that which comes first here is that of both; one that was canceled and
 can be undone counts as UNDOABLE."""
 STATES = (RUNNING, UNDOABLE, DONE, CANCELED, UNDOING, UNDONE, ENDING)
@@ -98,6 +100,7 @@ class Tasks:
 
     divert: takes those of some entries that an active task takes away; returns the others. meant: whether it does.
     ordered: whether an active task is about to delete or hold the recipient of that key and value, and its number.
+    rehome: sends recipients of a zone to another, by a reroute, or back.
     suppressed: whether that recipient of a message is on the suppression list.
     """
 
@@ -112,10 +115,16 @@ class Tasks:
         self.meant: Callable[[Entry], bool] = lambda _: False
         self.ordered: Callable[[bytes, bytes], Ordered | None] = lambda *_: None
         self.moved: Callable[[list[Operation]], None] = lambda _: None
+        self.rehome: Callable[[str, str, list[Entry]], None] = lambda *_: None
         self.suppressed: Callable[[str, str, Zone, FlowId], bool] = lambda *_: False
         for _, value in store.scan(keys.TASKS, keys.end(keys.TASKS)):
             task = Task.of(packing.unpack(value))
             self._take(task)
+
+    @property
+    def listed(self) -> list[Task]:
+        """Those that were ordered."""
+        return [task for task in self.by_number.values() if task.state != STANDING]
 
     def erase(self, who: str) -> None:
         """A person is taken out: as an example, in a filter, in a cause. who: the canonical address. A filter that

@@ -23,6 +23,7 @@ from zonemta_py.disk.files import changed
 from zonemta_py.logs.causes import cause
 from zonemta_py.mail.classify import LOCAL, NO_PORT, TLS_POLICY
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.reroute import HOST, REROUTE, SKIP, ZONE, RerouteTarget, name_of
 from zonemta_py.queue.api import BOUNCED, DEFERRED, DELIVERED, POSTPONED, RELEASED, Outcome, Result
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.hooks import attributed
@@ -31,6 +32,7 @@ from zonemta_py.schedule.batch import EgressPath
 from zonemta_py.schedule.policy.state import NO_TLS
 
 if TYPE_CHECKING:
+    from zonemta_py.mail.rules.rule import Action
     from zonemta_py.mail.rules.rules import Classified, Rules
 
 log = logging.getLogger(__name__)
@@ -177,7 +179,7 @@ class Classification:
         dead, spoken = False, False
         for outcome, classified in zip(result.outcomes, classifieds, strict=True):
             if classified is not None:
-                acted, died = self._act(lease, path, outcome, classified)
+                acted, died = self._act(lease, path, outcome, classified, result.remote.partition("[")[0])
                 spoken, dead = spoken or acted, dead or died
         if result.down_s is not None and (dead or not spoken):
             text = str(result.outcomes[0].reply) if result.outcomes else ""
@@ -199,14 +201,37 @@ class Classification:
                 cause = attributed(outcome.reply, *outcome.by[:2])
                 self._core.schedule.policy.stop("destination", path.site, outcome.rest_s, cause)
 
-    def _act(self, lease: Lease, path: EgressPath, outcome: Outcome, classified: Classified) -> tuple[bool, bool]:
+    def _reroute(self, lease: Lease, path: EgressPath, action: Action, remote: str, cause: str) -> None:
+        """What the zone has for that site goes another way for a time; not what goes by a reroute to a smart host
+        already, and not to where it is."""
+        schedule, text, zone = self._core.schedule, action.reroute, lease.zone.name
+        if text == SKIP:
+            text = f"{SKIP} {remote}"
+        try:
+            to = RerouteTarget.of(text)
+        except ValueError:  # a connection by an address alone
+            return
+        first = lease.batch.entries[0]
+        now = lease.batch.zone.flow_queues.bypass(first.address, first.note)
+        if (to.kind == ZONE and to.name == zone) or (now is not None and now.to.kind in (HOST, to.kind)):
+            return
+        if lack := schedule.reroutes.lacks(to):
+            log.warning("%s: it is not rerouted, as the configuration has no %s", cause, lack)
+            return
+        name = name_of(zone, path.site)
+        schedule.policy.stop(REROUTE, name, action.reroute_s, cause, to=to.text)
+        schedule.changed()
+
+    def _act(
+        self, lease: Lease, path: EgressPath, outcome: Outcome, classified: Classified, remote: str
+    ) -> tuple[bool, bool]:
         """Does what the rule asks. Returns whether the rule decided how to treat the destination, and whether that is
         down now."""
         action, policy = classified.action, self._core.schedule.policy
         cause = f"{classified.rule}: {outcome.reply}"
         asks = bool(action.slow or action.fewer or action.rest_s or action.suspend)
         no_tls = action.no_tls and outcome.stage != TLS_POLICY
-        if not (asks or no_tls) or not policy.counted(path, classified):
+        if not (asks or no_tls or action.reroute) or not policy.counted(path, classified):
             return asks, False
         if no_tls:
             policy.stop(NO_TLS, path.site, NO_TLS_S, cause)
@@ -218,6 +243,8 @@ class Classification:
             self._core.schedule.changed()
         elif action.rest_s:  # the only source address: the destination rests instead
             policy.stop("destination", path.site, action.rest_s, cause)
+        if action.reroute:
+            self._reroute(lease, path, action, remote, cause)
         if action.suspend:
             flow_id = lease.batch.flow_queue.flow_id
             name = {"destination": path.site, "tenant": flow_id.tenant, "campaign": flow_id.campaign}[action.suspend]

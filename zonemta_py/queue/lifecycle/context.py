@@ -35,6 +35,8 @@ class QueueContext:
         """Of the configuration; each reload begins one."""
         self.configuration = 0
         """Its number in the history, over all starts; 0: it is not noted yet, or could not be."""
+        self.remarks: list[str] = []
+        """What the last configuration that was looked at leaves without effect."""
         self.supervisor: Supervising | None = None
         """None: nobody has started this process."""
         self.ends_at: float | None = None

@@ -12,6 +12,7 @@ from zonemta_py.disk import keys
 from zonemta_py.mail.envelope import Notify, Recipient
 from zonemta_py.mail.list_id import list_of, title_of
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.reroute import HOST, POOL, SKIP
 from zonemta_py.queue.api import Delivery, Result, about
 from zonemta_py.queue.core.campaigns import REMOTE
 from zonemta_py.queue.core.core import Core
@@ -136,6 +137,7 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
     policy, admission = core.schedule.policy, core.schedule.admission
     if policy.stops and policy.stopped(NO_TLS, path.site):
         routing = routing | {"no_tls": True}
+    routing, skip = _rerouted(batch, routing)
     most, manners = admission.most(batch.flow_queue), policy.manners
     return Delivery(
         lease=lease.number,
@@ -188,7 +190,22 @@ def delivery_of(core: Core, lease: Lease, body: bytes | None) -> Delivery:
         list_title=title_of(headers) if headers else "",
         about=about(metadata) if core.hooks.sends else {},
         edits=metadata.get("edits"),
+        skip=skip,
     )
+
+
+def _rerouted(batch: Batch, routing: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """With what a reroute has chosen, and the MX host that is passed over, "" none."""
+    first = batch.entries[0]
+    found = batch.zone.flow_queues.bypass(first.address, first.note)
+    if found is None:
+        return routing, ""
+    to = found.to
+    if to.kind == HOST and batch.path.target.host == to.name:
+        return routing | {"host": to.name, "port": to.port}, ""
+    if to.kind == POOL:
+        return routing | {"pool": to.name}, ""
+    return routing, to.name if to.kind == SKIP else ""
 
 
 def _recipient(entry: Entry) -> Recipient:

@@ -346,10 +346,30 @@ class Standing(TypedDict):
     group: Unlisted[str]
     """suspended, resting, learned or noted."""
     tenants: NotRequired[Unlisted[list[str]]]
+    to: NotRequired[Unlisted[str]]
+    """Of a reroute: where that mail goes."""
     rate: NotRequired[Unlisted[float]]
     window: NotRequired[Unlisted[int]]
     dead: NotRequired[Unlisted[bool]]
     most: NotRequired[Unlisted[int]]
+
+
+class RerouteRow(TypedDict):
+    """Mail that goes another way for a time."""
+
+    name: str
+    zone: str
+    """Whose mail; empty: of any zone."""
+    destination: str
+    """For which domain, site or provider; empty: any."""
+    to: str
+    """pool NAME, zone NAME, host NAME:PORT, or skip MX-HOST."""
+    cause: str
+    since_ms: int
+    until_ms: int
+    """0: until it is removed."""
+    lacks: str
+    """What the configuration lacks of it, so that it has no effect; empty: nothing."""
 
 
 class QuotaRow(TypedDict):
@@ -407,6 +427,16 @@ def stop(
 # Lifts a stop or rest, or forgets a learned value; False if there is none.
 @question
 def lift(*, kind: str, name: str) -> bool: ...
+# Sends mail of a zone, or for a destination, another way (`mail/reroute.py`); seconds None: until it is removed.
+@question
+def reroute(
+    *, to: str, zone: str = "", destination: str = "", seconds: float | None = None, cause: str = "", by: str = ""
+) -> RerouteRow: ...  # fmt: skip
+# Ends one; False if there is none.
+@question
+def reroute_remove(*, zone: str = "", destination: str = "") -> bool: ...
+@question
+def reroutes() -> list[RerouteRow]: ...  # Those that hold.
 @question
 def accounts() -> list[QuotaRow]: ...  # Quotas of accounts.
 @question
@@ -923,6 +953,8 @@ class Reloaded(TypedDict):
     """Keys that hold from the next start on."""
     plugins: Unlisted[list[str]]
     """Files of plugins that are others than those that were loaded."""
+    remarks: Unlisted[list[str]]
+    """Reroutes that have no effect by it."""
 
 
 class Generation(TypedDict):

@@ -14,11 +14,13 @@ from __future__ import annotations
 from zonemta_py.config import Config
 from zonemta_py.config.difference import FIXED, leaves
 from zonemta_py.logs.mail import MailLog
+from zonemta_py.mail.reroute import RerouteTarget
 from zonemta_py.queue.core import sizes
 from zonemta_py.queue.core.core import Core, Prepared
 from zonemta_py.queue.hooks import Hooks
 from zonemta_py.queue.lifecycle import settle
 from zonemta_py.queue.lifecycle.context import QueueContext
+from zonemta_py.schedule.reroutes import lacking
 from zonemta_py.schedule.sites import DestinationResolver
 from zonemta_py.zones import pull
 from zonemta_py.zones.router import Router
@@ -46,6 +48,17 @@ def faults(queue: QueueContext, config: Config) -> list[str]:
         if key == one or (one[-1] == "." and key.startswith(one))
     ]
     return [fixed.format(key) for key in keys if before.get(key) != after.get(key)] + found
+
+
+def remarks(queue: QueueContext, config: Config) -> list[str]:
+    """Which reroutes would have no effect by it; their mail would go as ever. Each in one sentence."""
+    pools, zones = [pool.name for pool in config.pools], [zone.name for zone in config.zones if not zone.pulled]
+    return [
+        f"the reroute {name!r} has no effect without {lack}: its mail goes as ever until it is back; `zonemta reroute"
+        " list` shows it"
+        for name, stop in queue.core.schedule.policy.reroutes_now().items()
+        if (lack := lacking(RerouteTarget.of(stop.to), pools, zones))
+    ]
 
 
 def _not_empty(core: Core, name: str) -> str:

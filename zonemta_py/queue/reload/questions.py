@@ -19,11 +19,12 @@ ANSWERS = AnswerTable[QueueContext]()
 
 @ANSWERS.to(questions.reload)
 async def _reload(queue: QueueContext, check: bool = False, by: str = "") -> dict[str, Any]:
+    queue.remarks = []
     found: dict[str, Any] = await _supervisor(queue).ask("reload", check=bool(check), by=str(by))
     number = queue.configuration
     if number and not check and found["generation"] > queue.generation:  # this process ends, the next one notes it
         number += 1
-    return found | {"number": number}
+    return found | {"number": number, "remarks": queue.remarks}
 
 
 @ANSWERS.to(questions.drain)

@@ -17,10 +17,11 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import TaskRecord
 from zonemta_py.journal.records.taken import FAMILIES
 from zonemta_py.mail.reply import Reply
+from zonemta_py.mail.reroute import REROUTE
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.messages import about_of
 from zonemta_py.queue.core.state import counted_as
-from zonemta_py.queue.core.tasks import DID, UNDID, Task
+from zonemta_py.queue.core.tasks import DID, STANDING, UNDID, Task
 from zonemta_py.queue.tasks import change
 from zonemta_py.queue.tasks.change import Changed
 from zonemta_py.schedule.batch import NEVER_MS, Entry
@@ -43,7 +44,8 @@ def write(core: Core, task: Task, zone: str, entries: list[Entry], undo: bool = 
         _row(place, entry.note, changed, about_of(core.messages, entry.id, [entry]))
         for place, entry, changed in zip(places, entries, changes, strict=True)
     ]
-    value: list[Any] = [zone, rows, now_ms, task.verb, task.change]
+    verb = REROUTE if task.state == STANDING else task.verb
+    value: list[Any] = [zone, rows, now_ms, verb, task.change]
     seq = core.disk.ledger.open(Type.TASK, TaskRecord(UNDID if undo else DID, task.number, value).pack())
     run = partial(_apply, core, task, undo, seq, entries, changes)
     core.disk.journal.when_stable(partial(core.disk.ledger.apply, seq, run))

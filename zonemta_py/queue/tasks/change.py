@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.journal.records.taken import FAMILIES
-from zonemta_py.queue.core.tasks import Task
+from zonemta_py.queue.core.tasks import STANDING, Task
 from zonemta_py.schedule.flow import FlowId
+from zonemta_py.schedule.reroutes import HOP, hop_home
 
 _RESTING = ("held", "deleted")
 """Families in which time does not count toward the lifetime."""
@@ -78,7 +79,12 @@ def done(task: Task, place: keys.Place, note: Note, now_ms: int, born_ms: int) -
         if place.family == "bounced":
             note = _anew(note, now_ms - born_ms, before)
     elif task.verb == "move":
-        before["zone"], zone = zone, task.change["zone"]
+        before["zone"] = zone
+        if task.state == STANDING:  # it was about to go, also if it was brought back before its time
+            due_ms, before[HOP] = now_ms + 1, True
+            if hop_home(note) == task.change["zone"]:
+                return _back(task, place, note, due_ms, now_ms)
+        zone = task.change["zone"]
         after = after if after == "held" else "deferred"
     elif task.verb == "set":
         note, due_ms = _set(task, note, due_ms, now_ms, before)
@@ -86,6 +92,12 @@ def done(task: Task, place: keys.Place, note: Note, now_ms: int, born_ms: int) -
     step = [task.number, FAMILIES.index(place.family), place.middle, note.attempts, before]
     note = note._replace(done=[*(note.done or ()), step][-KEPT_MAX:])
     return _placed(task, place, zone, after, due_ms, note, now_ms)
+
+
+def _back(task: Task, place: keys.Place, note: Note, due_ms: int, now_ms: int) -> Changed:
+    """From where a reroute has sent it: as if it had always been in the zone that it came from."""
+    left = [step for step in note.done or () if HOP not in step[4]]
+    return _placed(task, place, task.change["zone"], "deferred", due_ms, note._replace(done=left or None), now_ms)
 
 
 def _anew(note: Note, age_ms: int, before: dict[str, Any]) -> Note:
@@ -125,7 +137,7 @@ def undone(task: Task, place: keys.Place, note: Note, now_ms: int) -> Changed:
     assert note.done
     _, family, middle, _, before = note.done[-1]
     zone = before.get("zone", place.zone)
-    fields = {name: value for name, value in before.items() if name != "zone"}
+    fields = {name: value for name, value in before.items() if name not in ("zone", HOP)}
     note = note._replace(done=note.done[:-1] or None, **fields)
     name = FAMILIES[family]
     if name == "bounced":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -21,6 +22,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import TaskRecord
+from zonemta_py.mail.reroute import REROUTE
 from zonemta_py.queue.core import tasks as table
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import State
@@ -29,6 +31,7 @@ from zonemta_py.queue.core.tasks import (
     DONE,
     ENDING,
     RUNNING,
+    STANDING,
     UNDOABLE,
     UNDOING,
     UNDONE,
@@ -81,7 +84,9 @@ class Engine:
         tasks = self._core.tasks
         tasks.divert, tasks.meant, tasks.moved = self.divert, self.meant, self.moved
         tasks.ordered = self.ordered
-        tasks.suppressed = queue.suppression.stops
+        tasks.suppressed, tasks.rehome = queue.suppression.stops, self.rehome
+        self._standing: dict[str, Task] = {}
+        """By zone, what has the recipients that reroutes send there."""
 
     # -- orders
 
@@ -96,7 +101,7 @@ class Engine:
                     self._stop.add(task.number)
             if task.stopped:
                 self._stop.add(task.number)
-        if self._core.tasks.by_number:
+        if self._core.tasks.listed:
             self._work_on()
 
     def rest(self) -> None:
@@ -108,7 +113,7 @@ class Engine:
         """In effect from now on; permanent once its record is stable. number: 0: that of its record, unless there was
         a larger one."""
         core = self._core
-        ms, last = core.clock.ms(), max(*self._aims, *core.tasks.by_number, 0, 0)
+        ms, last = core.clock.ms(), max(*self._aims, *[one.number for one in core.tasks.listed], 0, 0)
         if not number and last >= core.disk.journal.next_seq:
             number = last + 1
         record = TaskRecord(table.CREATED, number, value)
@@ -118,6 +123,31 @@ class Engine:
         self._aims[task.number] = Aim(core, task)
         core.disk.journal.when_stable(partial(core.disk.ledger.apply, seq, partial(self._created, task)))
         self._work_on()
+        return task
+
+    def rehome(self, zone: str, other: str, entries: list[Entry]) -> None:
+        """Sends recipients on by a reroute, or back, with a record of its own. Raises StoreError: nothing was done."""
+        task = self._standing.get(other)
+        if task is None or self._core.tasks.by_number.get(task.number, task) is not task:
+            known = (one for one in self._core.tasks.by_number.values() if one.state == STANDING)
+            task = next((one for one in known if one.change["zone"] == other), None) or self._stand(other)
+            self._standing[other] = task
+        apply.write(self._core, task, zone, entries)
+
+    def _stand(self, zone: str) -> Task:
+        """Numbers as several queues give them: other queues' are others, if it moves there."""
+        core = self._core
+        number = core.clock.ms() * 1000 + random.randrange(1000)
+        while number in core.tasks.by_number:
+            number += 1
+        value = {
+            "verb": "move", "where": {"all": True}, "change": {"zone": zone}, "by": REROUTE, "cause": "", "but": [],
+            "until_id": "", "now_ms": core.clock.steady_ms(), "undo_s": 0, "count": None, "state": STANDING,
+        }  # fmt: skip
+        ms = core.clock.ms()
+        seq = core.disk.ledger.open(Type.TASK, TaskRecord(table.CREATED, number, value).pack(), ms)
+        task = Task.of(value | {"number": number, "created_ms": ms, "seq": seq})
+        core.disk.journal.when_stable(partial(core.disk.ledger.apply, seq, partial(core.tasks.add, task)))
         return task
 
     def _created(self, task: Task) -> None:
@@ -262,7 +292,7 @@ class Engine:
         """Whether there is something to wait for: an order that is not stable yet, an undo whose time will be over."""
         core, waiting, told = self._core, bool(self._aims), False
         now_ms = core.clock.steady_ms()
-        for task in list(core.tasks.by_number.values()):
+        for task in core.tasks.listed:
             if task.state in (UNDOABLE, CANCELED) and task.until_ms:
                 waiting = True
                 if now_ms >= task.until_ms:
@@ -277,7 +307,7 @@ class Engine:
     def _forget(self) -> None:
         """Those that ended long ago are listed no longer."""
         tasks, now_ms = self._core.tasks, self._core.clock.ms()
-        over = [task for task in tasks.by_number.values() if task.state not in WORK and not task.until_ms]
+        over = [task for task in tasks.listed if task.state not in WORK and not task.until_ms]
         over.sort(key=lambda one: -one.number)
         for place, task in enumerate(over):
             if place >= KEPT_MOST or now_ms - task.ended_ms > KEPT_MS:

@@ -178,7 +178,7 @@ class TaskOrders:
 
     async def rows(self, limit: int = 100, after: str = "") -> list[Row]:
         """Previews, then tasks, the newest first. after: the id of the last one that an earlier answer had."""
-        known = sorted(self._core.tasks.by_number.values(), key=lambda one: -one.number)
+        known = sorted(self._core.tasks.listed, key=lambda one: -one.number)
         previews = list(reversed(self._previews.kept.items()))
         if after:
             idents = [ident for ident, _ in previews]
@@ -189,7 +189,7 @@ class TaskOrders:
         return (found + [self._row(task) for task in known[:limit]])[:limit]
 
     async def states(self) -> dict[str, str]:
-        return {str(task.number): task.state for task in self._core.tasks.by_number.values()}
+        return {str(task.number): task.state for task in self._core.tasks.listed}
 
     async def one(self, id: str) -> Row:
         if id in self._previews.kept:
@@ -201,7 +201,7 @@ class TaskOrders:
         task = self._core.tasks.by_number.get(int(text)) if text.isascii() and text.isdigit() else None
         if text in self._previews.kept:
             raise Refused(f"{text} is a preview, which has changed nothing; `zonemta task list` shows all tasks")
-        if task is None:
+        if task is None or task.state == table.STANDING:
             raise Refused(f"there is no task {ident!r}; `zonemta task list` shows all of the last 30 days")
         return task
 

@@ -91,6 +91,15 @@ async def lift(queues: AskedQueues, **named: Any) -> bool:
     return any((await queues.ordered(questions.lift, named)).values())
 
 
+async def reroute(queues: AskedQueues, **what: Any) -> Row:
+    row: Row = next(iter((await queues.ordered(questions.reroute, what)).values()))
+    return row
+
+
+async def reroute_remove(queues: AskedQueues, **named: Any) -> bool:
+    return any((await queues.ordered(questions.reroute_remove, named)).values())
+
+
 # -- flow queues
 
 

@@ -6,6 +6,7 @@
     concurrency   how many connections a destination takes (`learned_concurrency.py`)
     recipients, pipelining   the SMTP dialogue with a site (`manners.py`)
     warmup    how far a new source has come at a provider
+    reroute   mail of a zone, or for a destination, goes another way until a time (`schedule.reroutes`)
 
 Each change is a record in the journal with its cause, and all of it stands in position records; so it survives any
 crash, an operator sees it (`rows`) and can undo it (`lift`). Times: steady seconds inside, UNIX ms in records.
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zonemta_py.config import Config, Zone, queue_numbers
 from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED, OutcomeRow
+from zonemta_py.mail.reroute import REROUTE
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.schedule.batch import Blocked, EgressPath, FlowQueue
 from zonemta_py.schedule.flow import FlowId
@@ -63,7 +65,7 @@ class Suspension(NamedTuple):
 
     chosen: an operator's order, or a bound set by one, and not a destination's reply: while it holds, mail does not
     age because of it (`Pauses`). begun_ms: since when it was, steady time. tenants: of a campaign, whose mail is
-    stopped ("": that of none); empty: everybody's.
+    stopped ("": that of none); empty: everybody's. to: of a reroute, which stops nothing: where that mail goes.
     """
 
     until_ms: int
@@ -72,6 +74,7 @@ class Suspension(NamedTuple):
     chosen: bool = True
     begun_ms: int = 0
     tenants: tuple[str, ...] = ()
+    to: str = ""
 
     def is_about(self, tenant: str) -> bool:
         return not self.tenants or tenant in self.tenants
@@ -95,6 +98,10 @@ class PolicyState:
         self.suspected: set[str] = set()
         """Those of them of which it is not known yet whether they can: no row, event or record for what is mostly over
         within a second."""
+        self.reroutes: dict[str, Suspension] = {}
+        """Those that hold, by name; also in `stops`."""
+        self.rerouted = 0
+        """Grows whenever that changes."""
         self.pauses = Pauses()
         self._lost: dict[str, tuple[int, str]] = {}
         self._rates = LearnedRates(config)
@@ -166,6 +173,10 @@ class PolicyState:
             return Blocked("source", cause, days.next_ms() / 1000, self._now_ms())
         return None
 
+    def reroutes_now(self) -> dict[str, Suspension]:
+        """Those whose time is not over."""
+        return {name: stop for name in list(self.reroutes) if (stop := self._stop(REROUTE, name)) is not None}
+
     def stopped(self, kind: str, name: str) -> bool:
         return bool(self.stops) and self._stop(kind, name) is not None
 
@@ -184,7 +195,10 @@ class PolicyState:
         if kind == SOURCE:
             self.unusable.pop(name, None)
             self.suspected.discard(name)
-        if stop.chosen:
+        if kind == REROUTE:
+            del self.reroutes[name]
+            self.rerouted += 1
+        elif stop.chosen:
             self.pauses.add(kind, name, stop.begun_ms, at_ms)
 
     def _begun(self, kind: str, name: str, stop: Suspension) -> None:
@@ -192,6 +206,9 @@ class PolicyState:
         self._stops_named.add((kind, name), name)
         if kind == SOURCE and not stop.chosen:
             self.unusable[name] = stop
+        if kind == REROUTE:
+            self.reroutes[name] = stop
+            self.rerouted += 1
 
     def _hold(self, kind: str, what: str, stop: Suspension) -> Blocked:
         rests = kind == SOURCE and not stop.chosen
@@ -226,20 +243,22 @@ class PolicyState:
     # -- what is stopped
 
     def stop(
-        self, kind: str, name: str, seconds: float, cause: str, chosen: bool = False, tenants: tuple[str, ...] = ()
+        self, kind: str, name: str, seconds: float, cause: str, chosen: bool = False, tenants: tuple[str, ...] = (),
+        to: str = "",
     ) -> None:  # fmt: skip
-        """Stops it, for so many seconds (inf: until it is lifted). chosen, tenants: as of `Suspension`; where it is
-        stopped for others already, it is for all of them."""
+        """Stops it, for so many seconds (inf: until it is lifted). chosen, tenants, to: as of `Suspension`; where it is
+        stopped for others already, it is for all of them, and where it is rerouted, that goes elsewhere now."""
         begun_ms = self._steady_ms()
         until_ms = 0 if seconds == math.inf else begun_ms + int(seconds * 1000)
         before = self._stop(kind, name)
-        if before is not None and not (chosen and name in self.unusable and kind == SOURCE):
+        if before is not None and before.to == to and not (chosen and name in self.unusable and kind == SOURCE):
             tenants = _together(before.tenants, tenants)
             longer = bool(before.until_ms) and not 0 < until_ms <= before.until_ms
             if not longer and tenants == before.tenants:
                 return  # it is already, for as long
             until_ms = until_ms if longer else before.until_ms
-        value = [until_ms, self._now_ms(), chosen, begun_ms, *([list(tenants)] if tenants else [])]
+        value = [until_ms, self._now_ms(), chosen, begun_ms, *([list(tenants)] if tenants or to else [])]
+        value += [to] if to else []
         self._change(["stop", [kind, name], value, cause])
 
     def suspect(self, source: str, seconds: float, cause: str) -> None:
@@ -287,8 +306,8 @@ class PolicyState:
         if what == "stop":
             until_ms, since_ms, chosen, begun_ms = [*value, True, value[1]][:4] if len(value) < 4 else value[:4]
             self._ended(kind, name, begun_ms)
-            tenants = tuple(value[4]) if len(value) > 4 else ()
-            self._begun(kind, name, Suspension(until_ms, since_ms, cause, chosen, begun_ms, tenants))
+            tenants, to = tuple(value[4]) if len(value) > 4 else (), value[5] if len(value) > 5 else ""
+            self._begun(kind, name, Suspension(until_ms, since_ms, cause, chosen, begun_ms, tenants, to))
         elif what == "lift" and kind == "rate":
             source, _, provider = name.rpartition(" ")
             self._rates.forget(source, provider)
@@ -420,8 +439,8 @@ class PolicyState:
     def restore(self, state: dict[str, Any]) -> None:
         for kind, name, *stop in state.get("stops", []):
             until_ms, since_ms, cause, chosen, begun_ms = (*stop, True, stop[1])[:5] if len(stop) < 5 else stop[:5]
-            of = tuple(stop[5]) if len(stop) > 5 else ()
-            self._begun(kind, name, Suspension(until_ms, since_ms, cause, chosen, begun_ms, of))
+            of, to = tuple(stop[5]) if len(stop) > 5 else (), stop[6] if len(stop) > 6 else ""
+            self._begun(kind, name, Suspension(until_ms, since_ms, cause, chosen, begun_ms, of, to))
         self.pauses.restore(state.get("pauses", []))
         for source, provider, learnt in state.get("rates", []):
             self._rates.restore(source, provider, learnt, self._now())
@@ -451,13 +470,14 @@ class PolicyState:
         until_ms = stop.until_ms and stop.until_ms - (self._steady_ms() - self._now_ms())
         row: Row = {"kind": key[0], "name": key[1], "until_ms": until_ms, "since_ms": stop.since_ms}
         row |= {"cause": stop.cause, "group": _group(key[0], stop)}
+        row |= {"to": stop.to} if stop.to else {}
         return row | ({"tenants": list(stop.tenants)} if stop.tenants else {})
 
 
 def _group(kind: str, stop: Suspension) -> str:
     if kind == NO_TLS:
         return LEARNED
-    return NOTED if kind == GUARD else SUSPENDED if stop.chosen and kind != "rest" else RESTING
+    return NOTED if kind in (GUARD, REROUTE) else SUSPENDED if stop.chosen and kind != "rest" else RESTING
 
 
 def _together(before: tuple[str, ...], tenants: tuple[str, ...]) -> tuple[str, ...]:

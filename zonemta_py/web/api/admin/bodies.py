@@ -34,7 +34,7 @@ ReplyText = Annotated[
 
 Standing = Literal[
     "destination", "domain", "tenant", "campaign", "zone", "source", "rest", "resting", "rate", "concurrency",
-    "recipients", "pipelining", "no-tls", "lost", "guard",
+    "recipients", "pipelining", "no-tls", "lost", "guard", "reroute",
 ]  # fmt: skip
 """Kinds of what holds mail (`schedule.admin_orders.LIFTED`)."""
 Suspendable = Literal["destination", "domain", "tenant", "campaign", "zone", "source"]
@@ -64,6 +64,25 @@ class SuspensionDocument(Model):
     """For so long; default: until it is resumed."""
     cause: Cause = ""
     """The reason: shown wherever mail waits for it, and journalled."""
+
+
+class RerouteDocument(Model):
+    """Mail that goes another way for a time. One that there is for the same mail is replaced."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"destination": "example.com", "to": "pool backup", "seconds": 7200}]}
+    )
+
+    zone: FilledLine | None = None
+    """Mail of this zone; default: of any."""
+    destination: FilledLine | None = None
+    """For this domain, site or provider; default: all of the zone."""
+    to: FilledLine
+    """pool NAME, zone NAME, host NAME:PORT (a smart host), or skip MX-HOST."""
+    seconds: float | None = Field(None, gt=0, le=10 * 366 * 86_400)
+    """For so long; default: until it is removed."""
+    cause: Cause = ""
+    """The reason: shown by explain, and journalled."""
 
 
 class Change(Model):

@@ -110,6 +110,41 @@ def _nothing(kind: str, name: str) -> RequestProblem:
     return RequestProblem("not-found", f"there is no {kind} {name[:100]!r} here; GET /v1/standing lists what there is")
 
 
+# -- reroutes
+
+
+@router.get("/reroutes", **operation("read", "What is rerouted", list[questions.RerouteRow]))
+async def reroutes(request: Request) -> Response:
+    """Mail that goes by another pool, zone or smart host, or past one MX host: why, since when, until when."""
+    here, _ = asked(request)
+    return answer(await here.ask(questions.reroutes))
+
+
+@router.post("/reroutes", **operation("operate", "Reroute mail", questions.RerouteRow, 409, body="Reroute"))
+async def reroute(request: Request) -> Response:
+    """What waits goes that way at its next try, and what comes; when it ends, mail goes its own way again."""
+    here, who = asked(request)
+    said = reading.checked(bodies.RerouteDocument, await reading.json_object(request, here.config.http.body_bytes))
+    row = await ask(
+        here, "conflict", questions.reroute, to=said.to, zone=said.zone or "", destination=said.destination or "",
+        seconds=said.seconds, cause=said.cause, by=f"the key {who.name}",
+    )  # fmt: skip
+    return answer(row)
+
+
+@router.delete("/reroutes", **operation("operate", "End a reroute", document(rows.RerouteEnded, closed=True), 404))
+async def end_reroute(
+    request: Request,
+    zone: Annotated[str, Query(max_length=100, description="Its zone; default: any.")] = "",
+    destination: Annotated[str, Query(max_length=300, description="Its destination; default: any.")] = "",
+) -> Response:
+    """Its mail goes its own way again, that which waits, too."""
+    here, _ = asked(request)
+    if not await ask(here, "conflict", questions.reroute_remove, zone=zone, destination=destination):
+        raise RequestProblem("not-found", "there is no such reroute; GET /v1/reroutes lists what there is")
+    return answer({"removed": True})
+
+
 # -- warm-up
 
 

@@ -138,6 +138,10 @@ class Lifted(TypedDict):
     lifted: Literal[True]
 
 
+class RerouteEnded(TypedDict):
+    removed: Literal[True]
+
+
 class InDoubts(TypedDict):
     rows: list[questions.InDoubt]
     next: str | None
