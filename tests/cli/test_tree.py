@@ -234,8 +234,8 @@ STATUSES = {
 }
 """Where something else is right than 0, with a queue that has mail."""
 ONCE = {
-    "resume", "lift", "reroute remove", "forget", "suppression remove", "feedback forget", "campaign cancel", "campaign suspend",
-    "campaign resume", "campaign pause", "queue drop",
+    "resume", "lift", "reroute remove", "forget", "suppression remove", "feedback forget", "campaign cancel",
+    "campaign suspend", "campaign resume", "campaign pause", "queue drop",
 }  # fmt: skip
 """What is done the first time cannot be done again."""
 

@@ -70,12 +70,16 @@ async def _as_it_comes(host: Host, delivery: Delivery, body: Body) -> Body:
 
 
 async def stored(context: SenderContext, delivery: Delivery, pieces: list[bytes] | None = None) -> Body:
-    """As stored, with what plugins have changed in its header section since. pieces: of a merged one."""
+    """As stored, with what plugins, and then tasks, have changed in its header section. pieces: of a merged one."""
     body = Body(delivery, context.dispatch, pieces)
-    if not delivery.edits:
-        return body
-    headers, _ = split(await body.head())
-    return await body.with_header(edits.section(headers, delivery.edits))
+    if delivery.edits:
+        headers, _ = split(await body.head())
+        body = await body.with_header(edits.section(headers, delivery.edits))
+    if delivery.routing and delivery.values is None and (fields := delivery.routing.get("header")):
+        headers, _ = split(await body.head())
+        edits.set_fields(headers, fields)
+        body = await body.with_header(headers.build())
+    return body
 
 
 async def finished(context: SenderContext, delivery: Delivery, body: Body) -> Body:

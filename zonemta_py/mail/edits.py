@@ -49,3 +49,12 @@ def section(headers: Headers, edits: list[Any]) -> bytes:
     for first, last, put_in in reversed(changes):
         fields[offset + first : offset + last] = put_in
     return Headers(fields).build()
+
+
+def set_fields(headers: Headers, fields: list[list[Any]]) -> None:
+    """fields: [name, value], which takes the place of that field, or [name, None], which takes it out."""
+    for name, value in fields:
+        if value is None:
+            headers.remove(name)
+        else:
+            headers.replace(name, value)

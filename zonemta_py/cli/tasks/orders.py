@@ -138,15 +138,49 @@ def set_(
     to_life: Annotated[
         str | None, typer.Option("--set-life", metavar="SPAN", help="New lifetime, counted from acceptance.")
     ] = None,
+    to_source: Annotated[
+        str | None, typer.Option("--set-source", metavar="IP", help="Source address to send from; '' for as usual.")
+    ] = None,
+    to_host: Annotated[
+        str | None, typer.Option("--set-host", metavar="HOST:PORT", help="Smart host to send to; '' for as usual.")
+    ] = None,
+    to_sender: Annotated[
+        str | None, typer.Option("--set-return-path", metavar="ADDRESS", help="New return path; <> for nobody.")
+    ] = None,
+    to_header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set-header", metavar="'NAME: VALUE'", help="Header field, replaced before signing; 'NAME:' removes it."
+        ),
+    ] = None,
+    to_campaign: Annotated[
+        str | None, typer.Option("--set-campaign", metavar="NAME", help="New campaign; '' for none.")
+    ] = None,
+    to_tenant: Annotated[
+        str | None, typer.Option("--set-tenant", metavar="NAME", help="New tenant; '' for none.")
+    ] = None,
 ) -> Change:
-    """Change the priority, next attempt or lifetime of recipients."""
+    """Change how recipients are sent: priority, next attempt, lifetime, source, smart host, return path, header fields,
+    campaign or tenant."""
     change: Change = {"priority": to_priority}
     change["at_ms"] = when.at(to_at, "--set-at", int(time.time() * 1000)) if to_at is not None else None
     change["life_h"] = when.span(to_life, "--set-life") / 3600 if to_life is not None else None
+    change |= {"source": to_source, "host": to_host, "sender": to_sender, "campaign": to_campaign, "tenant": to_tenant}
+    change["header"] = dict(map(_field, to_header)) if to_header else None
     change = {name: value for name, value in change.items() if value is not None}
     if not change:
-        raise CommandError(Exit.USAGE, "say what is to be set: --set-priority, --set-at or --set-life")
+        raise CommandError(Exit.USAGE, "say what is to be set: --set-priority, --set-at, --set-source, … as in --help")
     return change
+
+
+def _field(text: str) -> tuple[str, str | None]:
+    """Raises CommandError."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise CommandError(
+            Exit.USAGE, f"--set-header is {text!a}; write 'Name: value', or 'Name:' to remove that field"
+        )
+    return name.strip(), value.strip() or None
 
 
 @app.command(hidden=True)

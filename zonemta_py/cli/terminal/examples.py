@@ -131,6 +131,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "queue move": ("zonemta queue move --provider google --to bulk",),
     "queue set": (
         "zonemta queue set --tenant shop --set-priority 5",
+        "zonemta queue set --domain example.com --set-source 192.0.2.11 --dry-run",
+        "zonemta queue set --subject Newsletter --set-header 'Reply-To: help@example.org'",
         "zonemta queue set --campaign spring --set-at 'tomorrow 9:00' --yes",
     ),
     "task list": ("zonemta task list", "zonemta task list --columns id,state,what"),

@@ -38,7 +38,8 @@ class Failed:
 
     reply: the last one, remote or our own. remote: "name[ip]:port", "" if no server said it. attempts: how many were
     made. last_ms: UNIX ms of the last one, 0 if none. until_ms: UNIX ms until when it is tried (delayed only). kind:
-    the class of the reply, "" if that is not known. own: what a plugin wants of its notice.
+    the class of the reply, "" if that is not known. own: what a plugin wants of its notice. to: who gets that, "" the
+    message's sender, "<>" nobody.
     """
 
     recipient: Recipient
@@ -49,6 +50,7 @@ class Failed:
     until_ms: int | None = None
     kind: str = ""
     own: OwnWords | None = None
+    to: str = ""
 
     @property
     def expired(self) -> bool:

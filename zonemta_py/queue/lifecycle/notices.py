@@ -82,8 +82,11 @@ class Notices:
     def make(
         self, kind: dsn.Kind, message: Message, failures: list[Failed], now_ms: int
     ) -> tuple[Envelope, bytes] | None:
-        """The envelope and bytes of a notification, or None if none is to be sent. failures: alike in `own`."""
+        """The envelope and bytes of a notification, or None if none is to be sent. failures: alike in `own`, and
+        in `to`."""
         metadata = message.metadata
+        if failures and failures[0].to:
+            metadata = metadata | {"sender": failures[0].to.removeprefix("<").removesuffix(">")}
         sender = str(metadata.get("sender") or "")
         failures = [one for one in failures if self.wanted(kind, one.recipient.notify, metadata, now_ms)]
         if not sender or not failures:

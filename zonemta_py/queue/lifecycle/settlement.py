@@ -192,7 +192,7 @@ def due(config: Config, settlement: Settlement) -> list[tuple[Kind, list[Failed]
     rows = [row for row in settlement.rows if row.verdict == BOUNCED or row.relayed or row.delayed]
     if not rows:
         return []
-    kinds: dict[Kind, list[Failed]] = {}
+    kinds: dict[tuple[Kind, str], list[Failed]] = {}
     life_h = settlement.message.metadata.get("life_h") or config.retry.life_h
     zone = config.zone(settlement.zone)
     lmtp = zone is not None and zone.protocol == "lmtp"  # LMTP delivers to the mail store itself
@@ -208,10 +208,11 @@ def due(config: Config, settlement: Settlement) -> list[tuple[Kind, list[Failed]
         until_ms = settlement.message.created_ms + int((row.life_h or life_h) * 3_600_000)
         recipient = Recipient(row.address, row.note.notify, row.note.orcpt, None, row.note.notes, row.note.meta)
         remote = settlement.remote if row.stage != "queue" else ""  # there the words are ours, whoever was asked
-        kinds.setdefault(kind, []).append(
-            Failed(recipient, row.reply, remote, row.note.attempts, row.note.last_ms, until_ms, row.kind)
+        to = str((row.note.routing or {}).get("returns", ""))
+        kinds.setdefault((kind, to), []).append(
+            Failed(recipient, row.reply, remote, row.note.attempts, row.note.last_ms, until_ms, row.kind, to=to)
         )
-    return list(kinds.items())
+    return [(kind, failures) for (kind, _), failures in kinds.items()]
 
 
 def record_of(settlement: Settlement, result: Result) -> bytes:

@@ -10,12 +10,14 @@ from zonemta_py.disk.notes import Note
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.core.state import FAMILY
 from zonemta_py.queue.core.tasks import Task
-from zonemta_py.queue.tasks import change
+from zonemta_py.queue.tasks import change, settings
 from zonemta_py.queue.tasks.change import DELETING, REACH
 from zonemta_py.queue.tasks.facts import Candidate, Sight
 from zonemta_py.queue.tasks.where import Where
 from zonemta_py.zones import pull
 
+LEFT_MAX = 100_000
+SETTINGS_SET = frozenset(settings.SETTINGS)
 DIVERTING = (*DELETING, "hold", "move", "set")
 """Verbs that keep a recipient from being leased."""
 
@@ -32,7 +34,10 @@ class Aim:
         self._sight = Sight(core, task.now_ms, task.number)
         self._but = frozenset(task.but)
         self.suppressed = 0
-        """What has bounced and is meant, and stays as it is: it would be left out when its turn came."""
+        """What is meant and stays as it is: what has bounced, and would be left out when its turn came; of whom
+        nothing can be set so."""
+        self._left = set[bytes]()
+        """Keys of those of whom nothing can be set; of very many not all."""
         states = self.where.values("state")
         self.families = REACH[task.verb]
         if states is None or "bounced" not in states:  # what has ended is queued again if that is said, not by the way
@@ -74,6 +79,8 @@ class Aim:
         task = self.task
         if one.place.family == "bounced":
             return self._bounced_before(one) and not self._is_suppressed(one)
+        if task.verb == "set" and not SETTINGS_SET.isdisjoint(task.change):
+            return not self._is_unfit(one)
         if task.verb == "flush":
             return one.place.due_ms > task.now_ms or not one.note.early
         if task.verb == "move":
@@ -84,6 +91,16 @@ class Aim:
             pushed = one.recipient.endswith(f"@{pull.DOMAIN}") and one.metadata.get("protocol") == pull.PUSHED
             return one.zone != home and not pushed and not (pulled and one.note.values is not None)
         return True
+
+    def _is_unfit(self, one: Candidate) -> bool:
+        change = self.task.change
+        sender = one.sender if "sender" in change else None
+        found = settings.unfit(self.core, change, one.zone, one.note, sender)
+        who = f"{one.id} {one.recipient}".encode()
+        if found and who not in self._left and len(self._left) < LEFT_MAX:
+            self._left.add(who)
+            self.suppressed += 1
+        return found
 
     def _bounced_before(self, one: Candidate) -> bool:
         """Not what was being delivered at the order."""

@@ -95,7 +95,7 @@ def _apply(core: Core, task: Task, undo: bool, seq: int, entries: list[Entry], c
         if changed.key != entry.key:
             operations.append((entry.key, None))
         operations.append((changed.key, changed.note.value()))
-        _count(core, entry.key, entry.address.rpartition("@")[2], changed)
+        _count(core, entry, changed)
         _count_bounces(core, entry, changed)
         if not undo and len(task.examples) < EXAMPLES_MAX:
             task.examples.append({"id": entry.id, "recipient": entry.address, "zone": changed.zone})
@@ -110,13 +110,18 @@ def _apply(core: Core, task: Task, undo: bool, seq: int, entries: list[Entry], c
     core.disk.lines.submit(operations, partial(_written, core, entries, changes, operations), sync=False, keep=True)
 
 
-def _count(core: Core, key: bytes, domain: str, changed: Changed) -> None:
-    zone = key.split(b" ", 2)[1].decode()
+def _count(core: Core, entry: Entry, changed: Changed) -> None:
+    key, domain, flow = entry.key, entry.address.rpartition("@")[2], changed.note.flow
+    zone, sizes = key.split(b" ", 2)[1].decode(), core.counters.sizes
     before, after = counted_as(key), counted_as(changed.key)
+    if FlowId.of(entry.note.flow)[1:] != FlowId.of(flow)[1:]:  # another tenant's, or campaign's
+        sizes.flows.move(entry.note.flow, before, None, 1) if entry.note.flow else None
+        sizes.flows.move(flow, None, after, 1) if flow else None
+        flow = ""
     if zone != changed.zone:
-        core.counters.sizes.rezone(zone, changed.zone, domain, before, after, changed.note.flow)
+        sizes.rezone(zone, changed.zone, domain, before, after, flow)
     elif before != after:
-        core.counters.sizes.move(zone, domain, before, after, flow=changed.note.flow)
+        sizes.move(zone, domain, before, after, flow=flow)
 
 
 def _count_bounces(core: Core, entry: Entry, changed: Changed) -> None:

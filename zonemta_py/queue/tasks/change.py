@@ -15,6 +15,7 @@ from zonemta_py.disk import keys
 from zonemta_py.disk.notes import Note
 from zonemta_py.journal.records.taken import FAMILIES
 from zonemta_py.queue.core.tasks import STANDING, Task
+from zonemta_py.queue.tasks import settings
 from zonemta_py.schedule.flow import FlowId
 from zonemta_py.schedule.reroutes import HOP, hop_home
 
@@ -116,7 +117,7 @@ def _set(task: Task, note: Note, due_ms: int, now_ms: int, before: dict[str, Any
     if "at_ms" in change:
         before["early"], note = note.early, note._replace(early=True)
         due_ms = max(change["at_ms"], now_ms + 1)
-    return note, due_ms
+    return settings.changed(change, note, before), due_ms
 
 
 def undoable(task: Task, note: Note) -> bool:

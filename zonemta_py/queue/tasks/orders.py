@@ -16,6 +16,7 @@ from zonemta_py.queue.tasks.change import REACH
 from zonemta_py.queue.tasks.engine import CAMPAIGN, Engine
 from zonemta_py.queue.tasks.preview import Previews
 from zonemta_py.queue.tasks.rows import Row, row
+from zonemta_py.queue.tasks.settings import SETTINGS, checked
 from zonemta_py.queue.tasks.where import Where
 
 OPERATOR = "an operator"
@@ -252,7 +253,7 @@ class TaskOrders:
 
     def _change(self, verb: str, given: dict[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in given.items() if value is not None}
-        known = {"move": ("zone",), "set": ("priority", "at_ms", "life_h")}.get(verb, ())
+        known = {"move": ("zone",), "set": ("priority", "at_ms", "life_h", *SETTINGS)}.get(verb, ())
         if odd := [name for name in given if name not in known]:
             raise Refused(f"{verb} sets no {odd[0]!r}" + (f"; it sets {', '.join(known)}" if known else ""))
         if known and not given:
@@ -263,6 +264,8 @@ class TaskOrders:
             raise Refused(f"the priority is {given['priority']!r}; use -9 to 9")
         if "life_h" in given and (not _number(given["life_h"]) or not 0 < given["life_h"] < math.inf):
             raise Refused(f"life_h is {given['life_h']!r}; give hours, more than 0")
+        if verb == "set":
+            given = checked(self._core, given)
         if "at_ms" in given:
             if not _whole(given["at_ms"]) or not 0 <= given["at_ms"] < 1 << 48:
                 raise Refused(f"at_ms is {given['at_ms']!r}; give UNIX milliseconds")

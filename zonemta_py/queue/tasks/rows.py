@@ -50,11 +50,21 @@ def _set(name: str, value: Any) -> str:
         return f"life {duration(round(value * 3600, 3))}"
     if name == "at_ms":
         return time.strftime("time %Y-%m-%d %H:%M:%S+00:00", time.gmtime(value / 1000))
-    return f"{name} {value}"
+    if name == "sender":
+        return f"return path {value}"
+    if name == "header":
+        return ", ".join(f"{field}: {text}" if text is not None else f"no {field}" for field, text in value.items())
+    return f"{name} {value}" if value != "" else f"{name} as usual"
 
 
 def remarks(verb: str, where: dict[str, Any], suppressed: int) -> list[str]:
     """What is to be known before it is ordered, and after. suppressed: so many were left as they were."""
+    if verb == "set" and suppressed:
+        many = "1 more recipient stays" if suppressed == 1 else f"{suppressed:,} more recipients stay"
+        return [
+            f"{many} as before: what a client pulls is not sent, campaign mail is its campaign's and made from its"
+            " template, and the null sender has no return path"
+        ]
     if verb != "requeue" or "bounced" not in where.get("state", ()):
         return []
     told = "the sender may already have a bounce, and gets another one if it bounces again"

@@ -24,6 +24,7 @@ from zonemta_py.web.request_context import RequestContext
 router = APIRouter(prefix="/v1/tasks")
 _Id = Annotated[str, Field(pattern="^p?[0-9]{1,18}$"), Path(description="The task's id, or a preview's.")]
 LIST_MAX = 1_000
+_OF_ALL = frozenset(("source", "host", "sender", "campaign", "tenant"))
 
 
 @router.post(
@@ -39,6 +40,10 @@ async def order(request: Request) -> Response:
     said = reading.checked(bodies.TaskDocument, content)
     filter = who.narrowed(said.where.given())
     change = said.set.model_dump(exclude_none=True) if said.set else {}
+    if said.set is not None and said.set.header:  # null there means something
+        change["header"] = said.set.header
+    if who.scope.bound and (others := sorted(_OF_ALL.intersection(change))):
+        raise RequestProblem("no-right", f"a key with a scope cannot set {others[0]}; it is not only its own mail's")
     given: dict[str, Any] = {"verb": said.verb, "where": filter, "set": change, "by": who.name, "cause": said.cause}
     if said.preview:
         return answer(await ask(here, "invalid", questions.task_preview, **given))
