@@ -175,6 +175,29 @@ async def test_after_so_many_tries(house: Any) -> None:
     await home.sound()
 
 
+async def test_it_is_shown(house: Any) -> None:
+    """By explain of a message, recipient, domain and zone, for as long as it holds; in standing, and by the list."""
+    zones = [{"name": "default", "default": True}, {"name": "slow", "reroute": {"after_tries": 9, "to": "host a.test"}}]
+    home = await house(resolver=found(), zones=zones)
+    await reroute(home, "host relay.test", destination="x.test", seconds=100, by="ann", cause="as agreed")
+    ident = await home.put("a@x.test")
+    await home.put("b@z.test")
+    says = "mail for x.test is rerouted to host relay.test:25: by ann: as agreed"
+    for what in (ident, "a@x.test", "x.test"):
+        [reason] = (await home.queue.ask(questions.explain, what=what))["meanwhile"]
+        assert (reason["cause"], reason["kind"]) == (says, "reroute")
+        assert 99_000 < reason["until_ms"] - home.clock.ms() <= 100_000
+    assert "meanwhile" not in await home.queue.ask(questions.explain, what="b@z.test")
+    [reason] = (await home.queue.ask(questions.explain, what="slow"))["meanwhile"]
+    assert reason["cause"] == "zone slow reroutes recipients after 9 tries: to host a.test:25"
+    rows = await home.listed(recipient="a@x.test")
+    assert [row["site"] for row in rows] == ["relay.test:25"]
+    [row] = [row for row in await home.queue.ask(questions.standing) if row["kind"] == "reroute"]
+    assert (row["name"], row["to"], row["group"]) == ("* x.test", "host relay.test:25", "noted")
+    assert await home.queue.ask("lift", kind="reroute", name="* x.test")
+    assert "meanwhile" not in await home.queue.ask(questions.explain, what="a@x.test")
+
+
 async def test_one_mx_host_is_passed_over(house: Any) -> None:
     home = await house(resolver=found())
     await reroute(home, "skip mx1.z.test.", destination="z.test")
@@ -210,7 +233,10 @@ async def test_a_reload_without_its_pool_falls_back(house: Any) -> None:
     await reroute(home, "pool two", destination="x.test")
     await put_all(home, 2, "x.test")
     less = POOLS | {"pools": POOLS["pools"][:1]}
+    assert apply.remarks(home.queue, home.config) == []
     home.options |= less
+    [sentence] = apply.remarks(home.queue, home.config)
+    assert sentence.startswith("the reroute '* x.test' has no effect without pool 'two'")
     apply.take(home.queue, apply.prepare(home.config, home.queue.core.hooks, home.resolver))
     assert ways(await drain(home)) == {("x.test", "default", "192.0.2.1"): 2}
     [row] = await home.queue.ask(questions.reroutes)

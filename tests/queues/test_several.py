@@ -284,3 +284,23 @@ async def test_a_backup_has_all_queues_and_sends_nothing_until_it_is_adopted(tmp
 def run(mta: Mta, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     place = ["--folder", str(folder)] if folder is not None else ["--config", str(mta.config_file)]
     return subprocess.run([mta.python, "-m", "zonemta_py", *words, *place], capture_output=True, text=True, timeout=120)
+
+
+async def test_a_reroute_holds_in_all_queues_over_a_kill(tmp_path: Path) -> None:
+    """What a suspended zone has goes through another one, from each queue, whichever was killed; and until when."""
+    async with running(tmp_path) as (mta, _, _):
+        await order(mta, "stop", kind="zone", name="default")
+        for number in range(24):
+            await submit(mta, f"ann@d{number}.test")
+        os.kill(pid(mta, "queue-1"), signal.SIGSTOP)
+        victim = pid(mta, "queue-1")
+        await order(mta, "reroute", zone="default", to="zone bulk", seconds=600.0, by="ann")
+        os.kill(victim, signal.SIGKILL)
+        await mta.drained()
+        for number in range(QUEUES):
+            place = layout.folder_of(tmp_path, number) / SOCKET
+            [row] = await asyncio.to_thread(ask_at, place, "reroutes")
+            assert (row["name"], row["to"], row["cause"]) == ("default *", "zone bulk", "by ann")
+            assert 0 < row["until_ms"] - time.time() * 1000 <= 600_000
+        assert await asyncio.to_thread(mta.ask, "reroute-remove", zone="default")
+        assert await asyncio.to_thread(mta.ask, "reroutes") == []
