@@ -16,11 +16,9 @@ Failures: `checked` raises ValueError, one sentence.
 from __future__ import annotations
 
 import ipaddress
-from email.header import Header
 from typing import Any
 
 from zonemta_py.disk.notes import Note
-from zonemta_py.mail.address import AddressRefused, parse_mailbox
 from zonemta_py.mail.headers import Headers
 from zonemta_py.mail.reroute import RerouteTarget
 from zonemta_py.mail.schedule_fields import InvalidValue, name
@@ -75,6 +73,9 @@ def _host(_: Core, key: str, value: Any) -> str:
 
 
 def _sender(_: Core, key: str, value: Any) -> str:
+    # Imported here, like the header's encoding: a start accepts mail before it loads what only orders need.
+    from zonemta_py.mail.address import AddressRefused, parse_mailbox
+
     text = _text(key, value)
     if text == NULL:
         return NULL
@@ -95,6 +96,8 @@ def _named(_: Core, key: str, value: Any) -> str:
 def _header(_: Core, key: str, value: Any) -> dict[str, str | None]:
     if not isinstance(value, dict) or not 0 < len(value) <= FIELDS_MAX:
         raise Refused(f'header is {str(value)[:80]!r}; write {{"name of a field": "its value"}}, {FIELDS_MAX} at most')
+    from email.header import Header
+
     found = dict[str, str | None]()
     for field, text in value.items():
         lowered = str(field).lower()
