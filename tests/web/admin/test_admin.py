@@ -287,3 +287,39 @@ def test_what_zonemta_answers_is_answered_here(http_door: HttpDoor) -> None:
         assert answer.status_code == 200, (row, answer.text)
     gone = client.post("/v1/tasks", json={"verb": "delete", "where": {"id": id, "recipient": "c@d.test"}})
     assert gone.status_code == 200
+
+
+def test_mail_is_rerouted_and_back(open_http: Any) -> None:
+    keys = [{"name": name, "hash": hashed(name), "role": name} for name in ("read", "operate")]
+    door = open_http(http={"keys": keys})
+    asked = {"destination": "There.Test", "to": "host relay.test:26", "seconds": 600, "cause": "as agreed"}
+    assert door.client_with("read").post("/v1/reroutes", json=asked).status_code == 403
+    hand = door.client_with("operate")
+    row = hand.post("/v1/reroutes", json=asked).json()
+    assert (row["destination"], row["to"]) == ("there.test", "host relay.test:26")
+    assert row["cause"] == "by the key operate: as agreed"
+    assert hand.get("/v1/reroutes").json() == [row]
+    refused = hand.post("/v1/reroutes", json={"destination": "there.test", "to": "pool none"})
+    assert (refused.status_code, "there is no pool 'none'" in refused.json()["detail"]) == (409, True)
+    assert hand.post("/v1/reroutes", json={"to": "host a.test", "where": "x"}).status_code == 422
+    assert hand.delete("/v1/reroutes", params={"destination": "there.test"}).json() == {"removed": True}
+    assert hand.delete("/v1/reroutes", params={"destination": "there.test"}).status_code == 404
+
+
+def test_what_waits_is_edited(open_http: Any) -> None:
+    """By who sees all mail; a key of a tenant edits its header fields only."""
+    keys = [
+        {"name": "operate", "hash": hashed("operate"), "role": "operate"},
+        {"name": "shop", "hash": hashed("shop"), "role": "operate", "tenants": ["shop"]},
+    ]
+    door = open_http(http={"keys": keys})
+    door.client.post("/v1/inject", json=LATER).raise_for_status()
+    change = {"sender": "new@b.test", "header": {"Subject": "other", "X-Old": None}, "tenant": "shop"}
+    order = {"verb": "set", "where": {"all": True}, "set": change}
+    row = door.client_with("operate").post("/v1/tasks", json=order).json()
+    assert row["set"] == change
+    assert row["words"].startswith("set return path new@b.test, Subject: other, no X-Old, tenant shop")
+    hand = door.client_with("shop")
+    refused = hand.post("/v1/tasks", json=order | {"set": {"tenant": "other"}})
+    assert (refused.status_code, "cannot set tenant" in refused.json()["detail"]) == (403, True)
+    assert hand.post("/v1/tasks", json=order | {"set": {"header": {"X-A": "b"}}}).status_code == 200
