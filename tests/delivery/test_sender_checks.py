@@ -112,7 +112,8 @@ def test_in_a_whole_mta(tmp_path: Path, action: str) -> None:
                 assert time.monotonic() < end, mta.log_tail()
                 time.sleep(0.05)
                 notices = [one.body.decode() for one in sink.messages if "ann@src.test" in one.recipients]
-                said = str(mta.ask("list", limit=10)["rows"]) if action == "hold" else " ".join("".join(notices).split())
+                rows = mta.ask("list", limit=10)["rows"]
+                said = str(rows) if action == "hold" else " ".join("".join(notices).split())
             assert mta.ask("evidence", address="x@checked.test")["heard"] == []
             assert not [one for one in sink.messages if "x@checked.test" in one.recipients]
         finally:

@@ -9,6 +9,7 @@ import time
 from zonemta_py.config import Config
 from zonemta_py.disk import domain_book
 from zonemta_py.journal.folders import mta_of
+from zonemta_py.logs.causes import cause
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import QueueRefusal
@@ -37,6 +38,8 @@ async def keep_looking(config: Config, ask: AsksQueue) -> None:
             for error in found:
                 if isinstance(error, Exception) and not isinstance(error, (QueueRefusal, InvalidValue)):
                     log.error("a sender domain cannot be checked", exc_info=error)
-        except (domain_book.BookUnreadable, OSError) as error:
+        except domain_book.BookUnreadable as error:
             log.error("sender domains cannot be checked: %s", error)
+        except OSError as error:
+            log.error("sender domains cannot be checked: %s", cause(error))
         await asyncio.sleep(ROUND_S)
