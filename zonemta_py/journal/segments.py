@@ -358,6 +358,25 @@ def last_of(folder: Path, kind: Type) -> Record | None:
     return None
 
 
+def span(path: Path) -> tuple[Record, Record] | None:
+    """The first and the last record of a file that can be read; None: there is none. Reads a block of each end."""
+    with path.open("rb") as file:
+        data, first = b"", None
+        while first is None and (more := file.read(BLOCK_BYTES)):
+            data += more
+            first = next(parse(data, []), None)
+        if first is None:
+            return None
+        start, window = path.stat().st_size, BLOCK_BYTES
+        while start > 0:
+            start = max(0, start - window) // BLOCK_BYTES * BLOCK_BYTES
+            window *= 2
+            file.seek(start)
+            if found := list(parse(file.read(), [])):
+                return first, found[-1]
+    return first, first
+
+
 def positions(folder: Path) -> Iterator[Record]:
     """All position records, oldest first."""
     return (record for record in read(folder) if record.type == Type.POSITION)

@@ -1,0 +1,275 @@
+"""The summaries of an archive: which segments have one that holds, and making those that are missing.
+
+Promise: each record is counted once, in the first segment file that has it, as the lake does; a summary is made again
+when its segment, or one that it knows messages from, has changed since, or when a segment has come that may have the
+ENVELOPE of a message that it missed. A file is replaced as a whole, so a maker may be killed, and several may work at
+once. Where no file can be written, the numbers are counted for this time. Failures: OSError for segments that cannot be
+read; damage in a segment is counted (`Header.damages`).
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from zonemta_py.disk.files import changed
+from zonemta_py.journal import folders
+from zonemta_py.journal.segments import span
+from zonemta_py.summary import file
+from zonemta_py.summary.file import Header, Messages, Summary, Unreadable, path_of
+from zonemta_py.summary.views import HOUR_MS, Counted, Whose, born_ms, count
+
+SLACK_MS = HOUR_MS
+"""Clocks may be set back, and an ENVELOPE may come later than its message: so far apart at most."""
+_BEFORE_MS = 10_000
+"""So much younger than its ENVELOPE record a message may seem to be."""
+_REPEATED = 3
+"""Files before one that may have the same records, as a write that failed was repeated."""
+_KEPT = 512
+"""Segments of which it is kept in memory whose messages they have."""
+_MISSED_MAX = 10_000
+
+
+class Place(NamedTuple):
+    """A segment. source: of its journal; number: its place among that journal's segments."""
+
+    path: Path
+    source: int
+    number: int
+
+    @property
+    def key(self) -> str:
+        """Its name, as no other segment of the MTA has it."""
+        return f"{self.source:x}/{self.path.name}"
+
+
+class Span(NamedTuple):
+    """Numbers and times of a segment's first and last record; `last` 0: it has none that can be read."""
+
+    first: int
+    last: int
+    first_ms: int
+    last_ms: int
+
+
+Told = Callable[[int, int], object]
+
+
+class Shelf:
+    """Of one or more archives, with those of the MTA's other queues."""
+
+    def __init__(self, archives: Iterable[Path]) -> None:
+        found = dict[int, dict[str, Path]]()
+        for archive in archives:
+            for source, folder in folders.beside(archive).items():
+                for path in folders.files(folder):
+                    found.setdefault(source, {}).setdefault(path.name, path)
+        self._sources = {
+            source: [Place(path, source, number) for number, path in enumerate(_in_order(paths.values()))]
+            for source, paths in sorted(found.items())
+        }
+        self._spans: dict[Path, Span] = {}
+        self._firsts: dict[int, list[int]] = {}
+        self._changed: dict[Path, tuple[int, ...]] = {}
+        self._places = {place.key: place for places in self._sources.values() for place in places}
+        self._messages: OrderedDict[Path, Messages] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    # -- which there are
+
+    def within(self, since_ms: int, until_ms: int) -> list[Place]:
+        """Segments that may have records of that time, in the order of their times."""
+        found = []
+        for places in self._sources.values():
+            for place in places:
+                with contextlib.suppress(FileNotFoundError):
+                    if place.path.stat().st_mtime * 1000 + SLACK_MS < since_ms:  # written last before
+                        continue
+                    one = self._span(place)
+                    if one.last and one.last_ms + SLACK_MS >= since_ms and one.first_ms - SLACK_MS < until_ms:
+                        found.append((one.first_ms, place))
+        return [place for _, place in sorted(found)]
+
+    def first_ms(self) -> int:
+        """When the oldest record was written; 0: there is none."""
+        firsts = [self._span(places[0]).first_ms for places in self._sources.values() if places]
+        return min((one for one in firsts if one), default=0)
+
+    def holds(self, place: Place) -> Summary | None:
+        """Its summary, if it may be used."""
+        try:
+            summary = Summary(place.path)
+        except (OSError, Unreadable):
+            return None
+        header = summary.header
+        if list(header.segment) != list(self._change(place.path)) or header.from_seq != self._from_seq(place):
+            return None
+        for key, was in header.taken.items():
+            other = self._places.get(key)
+            if other is not None and list(self._change(other.path)) != was:
+                return None
+        asked = set(header.asked)
+        if any(one.key not in asked for number in header.missed for one in self._may_have(number, place)):
+            return None
+        return summary
+
+    def lacking(self, places: Iterable[Place]) -> list[Place]:
+        """Those without a summary that holds."""
+        return [place for place in places if self.holds(place) is None]
+
+    # -- making them
+
+    def make(self, places: Iterable[Place], told: Told = lambda done, total: None) -> dict[Path, Counted]:
+        """Makes the summaries of these segments, in this order. Those that cannot be written come back."""
+        wanted, unwritten = list(places), dict[Path, Counted]()
+        for done, place in enumerate(wanted):
+            told(done, len(wanted))
+            with contextlib.suppress(FileNotFoundError):  # the archive keeps it no longer
+                header, counted = self._count(place)
+                try:
+                    file.write(place.path, header, counted)
+                except OSError:
+                    unwritten[place.path] = counted
+        told(len(wanted), len(wanted))
+        return unwritten
+
+    def _count(self, place: Place) -> tuple[Header, Counted]:
+        was = changed(place.path)
+        taken, asked = dict[str, list[int]](), set[str]()
+
+        def find(number: int) -> Whose | None:
+            for other in self._may_have(number, place):
+                asked.add(other.key)
+                whose = self._look(other, number)
+                if whose is not None:
+                    taken[other.key] = list(self._change(other.path))
+                    return whose
+            return None
+
+        def known(number: int) -> bool:
+            earlier = (one for one in self._may_have(number, place) if one.source == place.source)
+            return any(self._look(one, number) is not None for one in earlier if one.number < place.number)
+
+        from_seq = self._from_seq(place)
+        counted = count(place.path.read_bytes(), from_seq, find, known)
+        missed = sorted(counted.missed)[-_MISSED_MAX:]
+        header = Header(
+            was, from_seq, counted.first, counted.last, counted.first_ms, counted.last_ms, counted.damages, taken,
+            missed, sorted(asked) if missed else [], {},
+        )  # fmt: skip
+        return header, counted
+
+    def _from_seq(self, place: Place) -> int:
+        """Where its own records begin: 0: with its first one."""
+        before = self._sources[place.source][max(0, place.number - _REPEATED) : place.number]
+        expected = max((self._span(one).last + 1 for one in before), default=0)
+        return expected if expected > self._span(place).first else 0
+
+    # -- whose a message is
+
+    def _may_have(self, number: int, place: Place) -> Iterator[Place]:
+        """Other segments that may have the ENVELOPE of that message, the likeliest first."""
+        born = born_ms(number)
+        for source, places in self._sources.items():
+            firsts = self._firsts.get(source)
+            if firsts is None:
+                firsts = self._firsts[source] = [self._span(one).first_ms for one in places]
+            at = max(0, bisect.bisect_right(firsts, born - _BEFORE_MS) - 1)
+            for back in range(at - 1, max(0, at - _REPEATED) - 1, -1):  # a repeated write begins within another file
+                at = back if self._span(places[back]).last_ms >= born - _BEFORE_MS else at
+            while at < len(places) and firsts[at] <= born + SLACK_MS:
+                if places[at].path != place.path:
+                    yield places[at]
+                at += 1
+
+    def _look(self, place: Place, number: int) -> Whose | None:
+        messages = self._messages_of(place)
+        at = bisect.bisect_left(messages.numbers, number)
+        if at < len(messages.numbers) and messages.numbers[at] == number:
+            return messages.owners[messages.whose[at]]
+        return None
+
+    def _messages_of(self, place: Place) -> Messages:
+        there = self._messages.get(place.path)
+        if there is not None:
+            self._messages.move_to_end(place.path)
+            return there
+        try:
+            summary = Summary(place.path)
+            if list(summary.header.segment) != list(self._change(place.path)):
+                raise Unreadable("the segment has changed")
+            there = summary.messages()
+        except (OSError, Unreadable):
+            there = _counted_messages(place.path)
+        self._messages[place.path] = there
+        if len(self._messages) > _KEPT:
+            self._messages.popitem(last=False)
+        return there
+
+    # -- files
+
+    def _span(self, place: Place) -> Span:
+        """By its summary if that is of this very file, else by its first and last record."""
+        known = self._spans.get(place.path)
+        if known is not None:
+            return known
+        try:
+            header = Summary(place.path).header
+            if list(header.segment) != list(self._change(place.path)) or header.from_seq:
+                raise Unreadable("the segment has changed")
+            known = Span(header.first, header.last, header.first_ms, header.last_ms)
+        except (OSError, Unreadable):
+            try:
+                ends = span(place.path)
+            except FileNotFoundError:
+                ends = None
+            known = Span(ends[0].seq, ends[1].seq, ends[0].ms, ends[1].ms) if ends else Span(0, 0, 0, 0)
+        self._spans[place.path] = known
+        return known
+
+    def _change(self, path: Path) -> tuple[int, ...]:
+        known = self._changed.get(path)
+        if known is None:
+            known = self._changed[path] = changed(path)
+        return known
+
+
+def _counted_messages(path: Path) -> Messages:
+    """Of a segment that has no summary yet."""
+    from array import array
+
+    try:
+        counted = count(path.read_bytes(), 0, lambda number: None)
+    except FileNotFoundError:
+        return Messages(array("Q"), array("I"), [])
+    owners: dict[Whose, int] = {}
+    rows = sorted(counted.messages.items())
+    places = [owners.setdefault(whose, len(owners)) for _, whose in rows]
+    return Messages(array("Q", [number for number, _ in rows]), array("I", places), list(owners))
+
+
+def _in_order(paths: Iterable[Path]) -> list[Path]:
+    from zonemta_py.journal.segments import first_seq
+
+    return sorted(paths, key=lambda path: (first_seq(path), len(path.name)))
+
+
+def discard(folder: Path) -> int:
+    """Removes summaries in that folder that no longer hold, since their segment or one that they took messages from has
+    changed or is gone, and what killed makers left. Returns how many."""
+    removed = 0
+    for left in folder.glob(f"*{file.SUFFIX}.*.new"):
+        left.unlink(missing_ok=True)
+    shelf = Shelf([folder])
+    there = {path_of(place.path) for place in shelf._places.values() if shelf.holds(place) is not None}
+    for path in folder.glob(f"*{file.SUFFIX}"):
+        if path not in there:
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
