@@ -29,7 +29,6 @@ import synthetic
 from zonemta_py.journal import segments
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.orders import WAITED
-from zonemta_py.summary.file import SUFFIX
 
 ROOT = Path(__file__).resolve().parents[2]
 DAY = datetime.fromtimestamp(synthetic.START_MS / 1000, UTC).date().isoformat()
@@ -139,7 +138,9 @@ def main() -> None:
         folder = given.folder or Path(temporary)
         if not (folder / "archive").exists():
             began = time.perf_counter()
-            print(f"{make(folder, given.attempts):,} attempts written in {time.perf_counter() - began:.0f} s", flush=True)
+            print(
+                f"{make(folder, given.attempts):,} attempts written in {time.perf_counter() - began:.0f} s", flush=True
+            )
         sys.exit(trial(folder, given.most, given.lake))
 
 
@@ -147,12 +148,14 @@ def trial(folder: Path, most_s: float, lake: bool) -> int:
     places = [folder / "archive", folder / "queues" / "1" / "archive"]
     files = [path for place in places for path in segments.files(place)]
     size = sum(path.stat().st_size for path in files)
-    for path in (one for place in places for one in place.glob(f"*{SUFFIX}")):
+    for path in (one for place in places for one in place.glob(f"*{segments.SUMMARY}")):
         path.unlink()
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "zonemta_py", "summary", "make", "--folder", str(folder)], check=True, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-m", "zonemta_py", "summary", "make", "--folder", str(folder)], check=True, cwd=ROOT
+    )
     took = time.perf_counter() - began
-    small = sum(path.stat().st_size for place in places for path in place.glob(f"*{SUFFIX}"))
+    small = sum(path.stat().st_size for place in places for path in place.glob(f"*{segments.SUMMARY}"))
     print(f"{len(files)} segments, {size / 1e6:,.0f} MB: summaries made in {took:.0f} s, {size / 1e6 / took:.0f} MB/s; "
           f"they have {small / 1e6:.1f} MB", flush=True)  # fmt: skip
     span = ("--since", f"{DAY}T00:00Z", "--until", "2026-03-05T00:00Z")
@@ -162,7 +165,10 @@ def trial(folder: Path, most_s: float, lake: bool) -> int:
     for what, question in QUESTIONS.items():
         best = min(timed(folder, *question, *span) for _ in range(3))
         slow |= best > most_s
-        print(f"{best:6.2f} s   {what}: zonemta summary {' '.join(question)}{'   TOO SLOW' if best > most_s else ''}", flush=True)
+        print(
+            f"{best:6.2f} s   {what}: zonemta summary {' '.join(question)}{'   TOO SLOW' if best > most_s else ''}",
+            flush=True,
+        )
     if lake:
         import summary_lake
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from zonemta_py.journal.records.orders import WAITED
 from zonemta_py.summary import questions
 from zonemta_py.summary.questions import Asked
 from zonemta_py.summary.shelf import Shelf
+from zonemta_py.summary.views import EXAMPLE_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,18 +90,22 @@ def of_lake(spark: SparkSession, lake: Path) -> dict[str, dict[Any, Any]]:
     def text(name: str) -> str:
         return f"coalesce({name}, '') as {name}"
 
-    domain = "case when instr(sender, '@') > 0 then lower(substring_index(sender, '@', -1)) else lower(coalesce(sender, '')) end"
+    domain = (
+        "case when instr(sender, '@') > 0 then lower(substring_index(sender, '@', -1)) "
+        "else lower(coalesce(sender, '')) end"
+    )
     hour = "cast(floor(unix_seconds(at) / 3600) as int)"
     owner = f"{text('tenant')}, {text('campaign')}, coalesce(user, '') as user, {domain} as sender_domain"
+    firsts = ", ".join(f"min_by({name}, seq) {name}" for name in ("tenant", "campaign", "user", "sender", "size"))
     accepted = spark.sql(
-        f"select {owner.replace('coalesce(user', 'coalesce(user')}, count(*), sum(n), sum(size) from (select id, "
-        "min_by(tenant, seq) tenant, min_by(campaign, seq) campaign, min_by(user, seq) user, min_by(sender, seq) sender, "
-        "min_by(size, seq) size, count(distinct part) n from rows_ where type = 'ENVELOPE' group by id) group by all"
+        f"select {owner}, count(*), sum(n), sum(size) from (select id, {firsts}, count(distinct part) n from rows_ "
+        "where type = 'ENVELOPE' group by id) group by all"
     ).collect()
     said = spark.sql(
-        f"select provider, verdict, class, min(said), sum(n) from (select {text('provider')}, verdict, {text('class')}, "
-        f"concat_ws(' ', code, nullif(enhanced, ''), reply) as said, count(*) n from attempts_ where verdict in "
-        f"('deferred', 'bounced') group by all) group by provider, verdict, class, regexp_replace(said, r'{SHAPE}', '#')"
+        f"select provider, verdict, class, min(said), sum(n) from (select {text('provider')}, verdict, "
+        f"{text('class')}, concat_ws(' ', code, nullif(enhanced, ''), reply) as said, count(*) n from attempts_ "
+        "where verdict in ('deferred', 'bounced') group by all) "
+        f"group by provider, verdict, class, regexp_replace(said, r'{SHAPE}', '#')"
     ).collect()
     limits = spark.sql(
         f"select name, sum(get_json_object(value, '$.ms')), sum(get_json_object(value, '$.times')) from rows_ "
@@ -119,14 +125,12 @@ def of_lake(spark: SparkSession, lake: Path) -> dict[str, dict[Any, Any]]:
 
 def _examples(rows: list[Any]) -> dict[Any, Any]:
     """The example is of all mail with that shape, wherever it went, as summaries keep one of each."""
-    import re
-
-    from zonemta_py.summary.views import EXAMPLE_MAX
-
     shapes: dict[str, str] = {}
-    for row in rows:
-        shape = re.sub(SHAPE, "#", row[3], flags=re.ASCII)
-        shapes[shape] = min(shapes.get(shape, row[3]), row[3])
-    return {
-        (row[0], row[1], row[2], shapes[re.sub(SHAPE, "#", row[3], flags=re.ASCII)][:EXAMPLE_MAX]): row[4] for row in rows
-    }
+    for *_, said, _n in rows:
+        shape = _shape(said)
+        shapes[shape] = min(shapes.get(shape, said), said)
+    return {(*row[:3], shapes[_shape(row[3])][:EXAMPLE_MAX]): row[4] for row in rows}
+
+
+def _shape(said: str) -> str:
+    return re.sub(SHAPE, "#", said, flags=re.ASCII)

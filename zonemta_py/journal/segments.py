@@ -28,6 +28,8 @@ from zonemta_py.journal.records.files import END_BODY, LostRecord
 log = logging.getLogger(__name__)
 
 SUFFIX = ".journal"
+SUMMARY = ".summary"
+"""Suffix of the file beside an archived segment that has its numbers (`zonemta_py.summary`)."""
 _NAME = re.compile(r"[0-9]{16}\+*\.journal")
 _WINDOW_BYTES = 32 * BLOCK_BYTES
 
@@ -292,6 +294,11 @@ def every_file(folder: Path, archive: Path) -> list[Path]:
 
 def _order(path: Path) -> tuple[int, int]:
     return first_seq(path), len(path.name)
+
+
+def summary_of(path: Path) -> Path:
+    """Where the summary of a segment is, if it has one."""
+    return path.with_suffix(SUMMARY)
 
 
 def first_seq(path: Path) -> int:

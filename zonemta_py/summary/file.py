@@ -6,21 +6,24 @@ segment has changed if its time, size or inode has (`disk.files.changed`): after
 
 from __future__ import annotations
 
+import os
 import struct
 from array import array
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
 import zstandard
 
 from zonemta_py.disk.files import fresh_file
 from zonemta_py.disk.packing import pack, unpack
+from zonemta_py.journal.segments import summary_of
 from zonemta_py.summary.views import VIEWS, Counted, Whose
 
-SUFFIX = ".summary"
 VERSION = 1
+LEFT = ".new"
+"""How what a killed maker has left ends."""
 _MAGIC = b"zonemta summary\n"
 _HEAD = struct.Struct("<III")
 """Version, bytes of the header, CRC32C of it."""
@@ -36,10 +39,10 @@ class Unreadable(Exception):
 class Header(NamedTuple):
     """What a summary is of, and where its blocks are.
 
-    segment: `changed` of the segment's file. from_seq: it counts records from there on, as files before have the others.
-    first, last, first_ms, last_ms, damages: as of `Counted`. taken: `changed` of earlier segments whose messages it
-    knows, by name (`Place.key`). missed: messages whose ENVELOPE was not found, and asked: the segments that were looked
-    at for them. blocks: [offset, bytes, CRC32C] by name.
+    segment: `changed` of the segment's file. from_seq: it counts records from there on, since files before have the
+    others. first, last, first_ms, last_ms, damages: as of `Counted`. taken: `changed` of earlier segments whose
+    messages it knows, by name (`Place.key`). missed: messages whose ENVELOPE was not found, and asked: the segments
+    that were looked at for them. blocks: [offset, bytes, CRC32C] by name.
     """
 
     segment: tuple[int, ...]
@@ -62,15 +65,8 @@ class View(NamedTuple):
     columns: dict[str, array[int]]
 
 
-def path_of(segment: Path) -> Path:
-    """The summary's of a segment."""
-    return segment.with_suffix(SUFFIX)
-
-
 def write(segment: Path, header: Header, counted: Counted) -> None:
     """Replaces the summary of the segment. Raises OSError."""
-    import os
-
     blocks: dict[str, bytes] = {}
     texts: dict[str, int] = {}
     for name, rows in counted.views.items():
@@ -97,7 +93,7 @@ def write(segment: Path, header: Header, counted: Counted) -> None:
         places[name] = [len(data), len(small), google_crc32c.value(small)]
         data += small
     head = pack(header._replace(blocks=places))
-    with fresh_file(path_of(segment), _MODE, f"{SUFFIX}.{os.getpid()}.new") as file:
+    with fresh_file(summary_of(segment), _MODE, f".{os.getpid()}{LEFT}") as file:
         file.write(_MAGIC + _HEAD.pack(VERSION, len(head), google_crc32c.value(head)) + head + data)
 
 
@@ -105,26 +101,36 @@ class Summary:
     """An open one: the header is read, blocks as they are asked for. Raises Unreadable, OSError."""
 
     def __init__(self, segment: Path) -> None:
-        self._path = path_of(segment)
+        self._path = summary_of(segment)
+        self._blocks: dict[str, bytes] = {}
         with self._path.open("rb") as file:
             data = file.read(_READ_BYTES)
             self.header, self._start = _header(data, file.read)
 
-    def views(self, names: Iterable[str]) -> dict[str, View]:
-        """Those views."""
+    @property
+    def damages(self) -> int:
+        return self.header.damages
+
+    def check(self, views: Iterable[str]) -> None:
+        """Reads the blocks of these views, and what they need."""
         with self._path.open("rb") as file:
-            texts = self._block(file, _TEXTS)[0]
-            return {name: _view(name, texts, self._block(file, name)) for name in names}
+            for name in (_TEXTS, *views):
+                self._read(name, file)
+
+    def view(self, name: str) -> View:
+        texts = self._block(_TEXTS)[0]
+        try:
+            return _view(name, texts, self._block(name))
+        except (ValueError, TypeError) as error:
+            raise Unreadable(f"{self._path}: {error}") from None
 
     def examples(self) -> dict[str, str]:
         """Of the shapes of replies."""
-        with self._path.open("rb") as file:
-            found: dict[str, str] = self._block(file, _TEXTS)[1]
+        found: dict[str, str] = self._block(_TEXTS)[1]
         return found
 
     def messages(self) -> Messages:
-        with self._path.open("rb") as file:
-            numbers, whose, owners = self._block(file, _MESSAGES)
+        numbers, whose, owners = self._block(_MESSAGES)
         try:
             return Messages(array("Q", numbers), array("I", whose), [_whose(one) for one in owners])
         except (ValueError, TypeError) as error:
@@ -132,18 +138,26 @@ class Summary:
 
     def content(self) -> bytes:
         """All that it holds, as it was before it was compressed: for whoever looks for an address in it."""
-        with self._path.open("rb") as file:
-            return b"\n".join([pack(self.header), *(pack(self._block(file, name)) for name in self.header.blocks)])
+        return b"\n".join([pack(self.header), *(pack(self._block(name)) for name in self.header.blocks)])
 
-    def _block(self, file: Any, name: str) -> Any:
+    def _read(self, name: str, file: BinaryIO) -> None:
         try:
             offset, size, crc = self.header.blocks[name]
-            file.seek(self._start + offset)
-            data = file.read(size)
-            if google_crc32c.value(data) != crc:
-                raise Unreadable(f"{self._path}: the checksum of {name} does not match")
-            return unpack(zstandard.ZstdDecompressor().decompress(data))
-        except (KeyError, TypeError, ValueError, zstandard.ZstdError) as error:
+        except (KeyError, ValueError) as error:
+            raise Unreadable(f"{self._path}: {error}") from None
+        file.seek(self._start + offset)
+        data = file.read(size)
+        if google_crc32c.value(data) != crc:
+            raise Unreadable(f"{self._path}: the checksum of {name} does not match")
+        self._blocks[name] = data
+
+    def _block(self, name: str) -> Any:
+        if name not in self._blocks:
+            with self._path.open("rb") as file:
+                self._read(name, file)
+        try:
+            return unpack(zstandard.ZstdDecompressor().decompress(self._blocks[name]))
+        except (ValueError, zstandard.ZstdError) as error:
             raise Unreadable(f"{self._path}: {error}") from None
 
 
@@ -185,7 +199,8 @@ def _view(name: str, texts: list[str], block: list[Any]) -> View:
     if len(packed) != len(names):
         raise ValueError(f"{name} has {len(packed)} columns")
     columns = {
-        one: array("I" if at < len(form.keys) else "Q", data) for at, (one, data) in enumerate(zip(names, packed, strict=True))
+        one: array("I" if at < len(form.keys) else "Q", data)
+        for at, (one, data) in enumerate(zip(names, packed, strict=True))
     }
     if any(len(column) != rows for column in columns.values()):
         raise ValueError(f"{name} has columns of different lengths")

@@ -5,6 +5,7 @@ Nothing is read but the views that a question needs, and of these only the hours
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
@@ -58,7 +59,9 @@ def sums(sources: Iterable[Summary | Counted], view: str, by: Sequence[str], ask
     return found
 
 
-def mail(sources: Iterable[Summary | Counted], by: Sequence[str], asked: Asked) -> dict[tuple[str | int, ...], dict[str, int]]:
+def mail(
+    sources: Iterable[Summary | Counted], by: Sequence[str], asked: Asked
+) -> dict[tuple[str | int, ...], dict[str, int]]:
     """By group: attempts, delivered, deferred, bounced, held, and what else the view of these keys has."""
     view = view_of([*by, *asked.only])
     if view != "attempts":
@@ -101,9 +104,7 @@ def replies(sources: Sequence[Summary | Counted], verdicts: Collection[str], ask
 
 def _columns(source: Summary | Counted, view: str) -> View:
     if isinstance(source, Summary):
-        return source.views([view])[view]
-    from array import array
-
+        return source.view(view)
     form, rows = VIEWS[view], source.views[view]
     texts: dict[str, int] = {}
     columns: dict[str, array[int]] = {}
@@ -117,8 +118,8 @@ def _columns(source: Summary | Counted, view: str) -> View:
 
 def _add(found: Found, view: View, name: str, by: Sequence[str], asked: Asked) -> None:
     columns, form = view.columns, VIEWS[name]
-    keys = [columns[key] for key in by]
-    numbers = [columns[number] for number in form.numbers]
+    keys: list[Sequence[int]] = [columns[key] for key in by]
+    numbers: list[Sequence[int]] = [columns[number] for number in form.numbers]
     which = _which(view, asked)
     if which is not None:
         keys, numbers = [list(compress(one, which)) for one in keys], [list(compress(one, which)) for one in numbers]

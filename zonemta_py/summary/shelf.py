@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,9 +19,9 @@ from typing import NamedTuple
 
 from zonemta_py.disk.files import changed
 from zonemta_py.journal import folders
-from zonemta_py.journal.segments import span
+from zonemta_py.journal.segments import SUMMARY, first_seq, span, summary_of
 from zonemta_py.summary import file
-from zonemta_py.summary.file import Header, Messages, Summary, Unreadable, path_of
+from zonemta_py.summary.file import Header, Messages, Summary, Unreadable
 from zonemta_py.summary.views import HOUR_MS, Counted, Whose, born_ms, count
 
 SLACK_MS = HOUR_MS
@@ -82,6 +83,10 @@ class Shelf:
         return len(self._places)
 
     # -- which there are
+
+    def places(self) -> list[Place]:
+        """All segments, one queue after the other, each in its order."""
+        return [place for places in self._sources.values() for place in places]
 
     def within(self, since_ms: int, until_ms: int) -> list[Place]:
         """Segments that may have records of that time, in the order of their times."""
@@ -242,8 +247,6 @@ class Shelf:
 
 def _counted_messages(path: Path) -> Messages:
     """Of a segment that has no summary yet."""
-    from array import array
-
     try:
         counted = count(path.read_bytes(), 0, lambda number: None)
     except FileNotFoundError:
@@ -255,21 +258,21 @@ def _counted_messages(path: Path) -> Messages:
 
 
 def _in_order(paths: Iterable[Path]) -> list[Path]:
-    from zonemta_py.journal.segments import first_seq
-
     return sorted(paths, key=lambda path: (first_seq(path), len(path.name)))
 
 
-def discard(folder: Path) -> int:
-    """Removes summaries in that folder that no longer hold, since their segment or one that they took messages from has
-    changed or is gone, and what killed makers left. Returns how many."""
-    removed = 0
-    for left in folder.glob(f"*{file.SUFFIX}.*.new"):
-        left.unlink(missing_ok=True)
-    shelf = Shelf([folder])
-    there = {path_of(place.path) for place in shelf._places.values() if shelf.holds(place) is not None}
-    for path in folder.glob(f"*{file.SUFFIX}"):
-        if path not in there:
+def discard(archives: Iterable[Path]) -> int:
+    """Removes summaries that no longer hold, since their segment or one that they know messages from has changed or is
+    gone, and what killed makers have left. Returns how many. Raises OSError."""
+    shelf, removed = Shelf(archives), 0
+    holding = set[Path]()
+    for place in shelf.places():
+        if shelf.holds(place) is not None:
+            holding.add(summary_of(place.path))
+    for folder in {place.path.parent for place in shelf.places()}:
+        for left in folder.glob(f"*{SUMMARY}.*{file.LEFT}"):
+            left.unlink(missing_ok=True)
+        for path in set(folder.glob(f"*{SUMMARY}")) - holding:
             path.unlink(missing_ok=True)
             removed += 1
     return removed

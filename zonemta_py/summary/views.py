@@ -123,9 +123,7 @@ def count(
             gc.enable()
 
 
-def _count(
-    data: bytes, from_seq: int, find: Callable[[int], Whose | None], known: Callable[[int], bool]
-) -> Counted:
+def _count(data: bytes, from_seq: int, find: Callable[[int], Whose | None], known: Callable[[int], bool]) -> Counted:
     damages: list[Damage] = []
     bodies: dict[int, tuple[list[int], list[bytes]]] = {kind: ([], []) for kind in _COUNTED}
     first = last = first_ms = last_ms = 0
@@ -151,9 +149,7 @@ def _count(
             except (IndexError, KeyError, TypeError, ValueError, AttributeError):
                 damages.append(Damage(0, "a record does not fit its type"))
     views, examples = counter.views()
-    return Counted(
-        first, last, first_ms, last_ms, views, examples, counter.unfinished(), len(damages), counter.missed
-    )
+    return Counted(first, last, first_ms, last_ms, views, examples, counter.unfinished(), len(damages), counter.missed)
 
 
 _COUNTED = (Type.ENVELOPE, Type.DELIVERY, Type.FINISH, Type.STANDING)
@@ -257,9 +253,16 @@ class _Counter:
                 address = who if who.__class__ is str else who[0]
                 self._attempts.append(
                     (
-                        hour, zone, source or "", provider or "", whose, verdict, kind or "",
-                        verdict == DELIVERED and bool(tls), address.rpartition("@")[2].lower(),
-                    )  # fmt: skip
+                        hour,
+                        zone,
+                        source or "",
+                        provider or "",
+                        whose,
+                        verdict,
+                        kind or "",
+                        verdict == DELIVERED and bool(tls),
+                        address.rpartition("@")[2].lower(),
+                    )
                 )
             if verdict in _FAILED:
                 shape = self._shape(outcome)

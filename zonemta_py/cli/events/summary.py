@@ -1,4 +1,4 @@
-"""The group `zonemta summary`: numbers of a day or another span from summaries of the archive (`zonemta_py.summary`)."""
+"""The group `zonemta summary`: numbers of a day or another span, from summaries of the archive."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from zonemta_py.cli.terminal.output import Brief, Telling, as_records, bar, mome
 from zonemta_py.journal import folders
 from zonemta_py.logs import setup
 from zonemta_py.queue import questions as queue_questions
-from zonemta_py.summary import questions
-from zonemta_py.summary.file import Unreadable
+from zonemta_py.summary import questions, reading
 from zonemta_py.summary.questions import Asked
 from zonemta_py.summary.shelf import Shelf
-from zonemta_py.summary.views import HOUR_MS, VIEWS
+from zonemta_py.summary.views import HOUR_MS
 
 if TYPE_CHECKING:
     from zonemta_py.config import Config
+    from zonemta_py.logs.privacy import Persons
     from zonemta_py.summary.file import Summary
     from zonemta_py.summary.views import Counted
 
@@ -88,18 +88,15 @@ def mail(
     keys = [one.strip() for one in by.split(",") if one.strip()]
     only = _only(zone=zone, tenant=tenant, provider=provider, source=source)
     try:
-        questions.view_of([*keys, *only])
+        view = questions.view_of([*keys, *only])
     except ValueError as error:
         raise CommandError(Exit.USAGE, str(error)) from None
     settings = in_force(config, folder)
-    read = _read(settings, day, since, until, only)
+    read = _read(settings, day, since, until, only, (view,))
     found = questions.mail(read.sources, keys, read.asked)
     people = setup.people(settings)
     if people is not None and "user" in keys:
-        at = keys.index("user")
-        found = {
-            (*group[:at], _user(people, str(group[at])), *group[at + 1 :]): row for group, row in found.items()
-        }  # fmt: skip
+        found = _hidden(found, keys.index("user"), people)
     names = sorted(found, key=lambda group: group if keys == ["hour"] else (-_size(found[group]), group))
     columns = [name for name in _COLUMNS if any(name in row for row in found.values())] or ["attempts"]
     if json:
@@ -111,7 +108,14 @@ def mail(
         for group in names[:limit]
     ]
     head = [*keys, *(f"{_COLUMNS[name]} " for name in columns), *(["share"] if _drawn() else [])]
-    order = [*keys, *(_COLUMNS[name] for name in ("messages", "accepted", "attempts", "delivered", "deferred", "bounced") if name in columns)]
+    order = [
+        *keys,
+        *(
+            _COLUMNS[name]
+            for name in ("messages", "accepted", "attempts", "delivered", "deferred", "bounced")
+            if name in columns
+        ),
+    ]
     return print_table(f"Mail by {', '.join(keys)}", head, shown, _footer(read, len(names), limit), order, keys)
 
 
@@ -125,19 +129,27 @@ def replies(
     provider: Provider = None, source: Source = None, limit: Limit = 30,
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Show what bounced or was deferred, by provider, and why: the class of the reply, with one of them as an example."""
+    """Show what bounced or was deferred, by provider, and why: the reply's class, with one of them as an example."""
     verdicts = [one.strip() for one in verdict.split(",")]
     if not verdicts or any(one not in ("bounced", "deferred") for one in verdicts):
         raise CommandError(Exit.USAGE, f"--verdict: {verdict!r} is not bounced, deferred or bounced,deferred")
     settings = in_force(config, folder)
-    read = _read(settings, day, since, until, _only(zone=zone, tenant=tenant, provider=provider, source=source))
+    read = _read(
+        settings, day, since, until, _only(zone=zone, tenant=tenant, provider=provider, source=source), ("replies",)
+    )
     rows = questions.replies(read.sources, verdicts, read.asked)
     people = setup.people(settings)
     if people is not None:
         rows = [row._replace(example=people.text(row.example)) for row in rows]
     if json:
         said = [
-            {"provider": row.provider, "verdict": row.verdict, "class": row.kind, "attempts": row.n, "example": row.example}
+            {
+                "provider": row.provider,
+                "verdict": row.verdict,
+                "class": row.kind,
+                "attempts": row.n,
+                "example": row.example,
+            }
             for row in rows[:limit]
         ]
         return print_json(_span(read) | {"rows": said, "of": len(rows)})
@@ -147,7 +159,9 @@ def replies(
     ]
     head = ("provider", "verdict", "class", "attempts ", "example")
     title = "Replies, by provider and class"
-    return print_table(title, head, shown, _footer(read, len(rows), limit), ("attempts", "provider", "class", "example"))
+    return print_table(
+        title, head, shown, _footer(read, len(rows), limit), ("attempts", "provider", "class", "example")
+    )
 
 
 @app.command("limits")
@@ -157,9 +171,11 @@ def limits(
     config: ConfigFile = None, folder: Folder = None, json: AsJson = False,
 ) -> None:  # fmt: skip
     """Show for how long each limit held mail: the time during which mail waited at it, and how often it was reached."""
-    read = _read(in_force(config, folder), day, since, until, {})
+    read = _read(in_force(config, folder), day, since, until, {}, ("limits",))
     found = questions.sums(read.sources, "limits", ["limit"], read.asked)
-    rows = sorted(((str(name), ms / 1000, times) for (name,), (ms, times) in found.items()), key=lambda row: (-row[1], row[0]))
+    rows = sorted(
+        ((str(name), ms / 1000, times) for (name,), (ms, times) in found.items()), key=lambda row: (-row[1], row[0])
+    )
     if json:
         said = [{"limit": name, "held_s": held_s, "reached": times} for name, held_s, times in rows[:limit]]
         return print_json(_span(read) | {"rows": said, "of": len(rows)})
@@ -169,7 +185,9 @@ def limits(
         for name, held_s, times in rows[:limit]
     ]
     head = ("limit", "held s ", "about ", "reached ", *(["share"] if _drawn() else []))
-    return print_table("Limits that held mail", head, shown, _footer(read, len(rows), limit), ("limit", "held s", "about", "reached"))
+    return print_table(
+        "Limits that held mail", head, shown, _footer(read, len(rows), limit), ("limit", "held s", "about", "reached")
+    )
 
 
 @app.command("make")
@@ -188,7 +206,7 @@ def make(
         if discard:
             from zonemta_py.summary.shelf import discard as removed
 
-            count = sum(removed(place) for place in folders.beside(settings.folder / "archive").values())
+            count = removed([settings.folder / "archive"])
             tell(f"{count:,} summaries removed", removed=count)
         shelf = _shelf(settings)
         lacking = shelf.lacking(shelf.within(0, 1 << 62))
@@ -197,7 +215,9 @@ def make(
         tell(f"{made:,} summaries made, {len(shelf):,} segments", made=made, segments=len(shelf))
         if unwritten:
             where = next(iter(unwritten)).parent
-            raise CommandError(Exit.CANT_CREATE, f"{where}: {len(unwritten):,} summaries cannot be written; run this as the MTA's user")
+            raise CommandError(
+                Exit.CANT_CREATE, f"{where}: {len(unwritten):,} summaries cannot be written; run this as the MTA's user"
+            )
 
 
 def _shelf(settings: Config) -> Shelf:
@@ -218,23 +238,21 @@ def _make(shelf: Shelf, lacking: Sequence[Any]) -> dict[Path, Counted]:
 
 
 def _read(
-    settings: Config, day: str | None, since: str | None, until: str | None, only: dict[str, list[str]]
+    settings: Config,
+    day: str | None,
+    since: str | None,
+    until: str | None,
+    only: dict[str, list[str]],
+    views: tuple[str, ...],
 ) -> Read:
     """Raises CommandError."""
     now_ms = time.time_ns() // 1_000_000
     since_ms, until_ms = _bounds(day, since, until, now_ms)
     _close(settings.folder, until_ms, now_ms)
     shelf = _shelf(settings)
-    places = shelf.within(since_ms, until_ms)
-    there = {place.path: shelf.holds(place) for place in places}
-    unwritten = _make(shelf, [place for place in places if there[place.path] is None])
-    sources: list[Summary | Counted] = []
-    damages = 0
-    for place in places:
-        one = there[place.path] or unwritten.get(place.path) or shelf.holds(place)
-        if one is not None:
-            sources.append(one)
-            damages += one.damages if not hasattr(one, "header") else one.header.damages
+    with bar("segments counted") as moved:
+        sources = reading.read(shelf, since_ms, until_ms, moved, views)
+    damages = sum(one.damages for one in sources)
     return Read(Asked(since_ms // HOUR_MS, -(-until_ms // HOUR_MS), only), sources, shelf.first_ms(), damages)
 
 
@@ -270,11 +288,15 @@ def _date(text: str) -> date:
     try:
         return named.get(text.strip().lower()) or date.fromisoformat(text.strip())
     except ValueError:
-        raise CommandError(Exit.USAGE, f"--day: {text!a} is not a day; write it like yesterday, today or 2026-12-01") from None
+        raise CommandError(
+            Exit.USAGE, f"--day: {text!a} is not a day; write it like yesterday, today or 2026-12-01"
+        ) from None
 
 
 def _only(**values: str | None) -> dict[str, list[str]]:
-    return {name: ["" if value in ("", _NOBODY.get(name)) else value] for name, value in values.items() if value is not None}
+    return {
+        name: ["" if value in ("", _NOBODY.get(name)) else value] for name, value in values.items() if value is not None
+    }
 
 
 _COLUMNS = {
@@ -285,7 +307,7 @@ _COLUMNS = {
 """Numbers by their names in tables (docs/METRICS.md); blocked ones are among the deferred and bounced."""
 
 
-def _for_json(row: dict[str, int]) -> dict[str, int]:
+def _for_json(row: dict[str, int]) -> dict[str, str | int]:
     return {_COLUMNS[name].replace(" ", "_"): n for name, n in row.items()}
 
 
@@ -304,10 +326,18 @@ def _names(keys: Sequence[str], group: Sequence[str | int]) -> list[str]:
     ]
 
 
-def _user(people: Any, name: str) -> str:
-    fields = {"user": name}
-    people.fields(fields)
-    return fields["user"]
+def _hidden(
+    found: dict[tuple[str | int, ...], dict[str, int]], at: int, people: Persons
+) -> dict[tuple[str | int, ...], dict[str, int]]:
+    """Users as the log writes them; those that are alike then are one."""
+    rows: dict[tuple[str | int, ...], dict[str, int]] = {}
+    for group, numbers in found.items():
+        fields: dict[str, Any] = {"user": group[at]}
+        people.fields(fields)
+        row = rows.setdefault((*group[:at], fields["user"], *group[at + 1 :]), dict.fromkeys(numbers, 0))
+        for name, n in numbers.items():
+            row[name] += n
+    return rows
 
 
 def _drawn() -> bool:
@@ -339,6 +369,3 @@ def _footer(read: Read, rows: int, limit: int) -> str:
     if rows > limit:
         said.append(f"{rows - limit:,} more rows: --limit")
     return "; ".join(said)
-
-
-__all__ = ["Unreadable", "app"]
