@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from zonemta_py.journal.records.orders import WAITED
 from zonemta_py.summary import questions
-from zonemta_py.summary.questions import Asked
+from zonemta_py.summary.questions import SummarySpan
 from zonemta_py.summary.shelf import Shelf
 from zonemta_py.summary.views import EXAMPLE_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALWAYS = Asked(0, 1 << 31)
+ALWAYS = SummarySpan(0, 1 << 31)
 VERDICTS = ("delivered", "deferred", "bounced", "held")
 SHAPE = r"\S*[0-9@]\S*"
 

@@ -19,11 +19,11 @@ from zonemta_py.journal.records.mail import BOUNCED, DEFERRED, DELIVERED
 from zonemta_py.pipeline.erasure.proof import forget
 from zonemta_py.summary import questions, views
 from zonemta_py.summary.keeper import SummaryKeeper
-from zonemta_py.summary.questions import Asked
+from zonemta_py.summary.questions import SummarySpan
 from zonemta_py.summary.shelf import Shelf, discard
 
 START_MS = 1_772_409_600_000
-EVER = Asked(0, 1 << 31)
+EVER = SummarySpan(0, 1 << 31)
 MINUTE_MS = 60_000
 
 
@@ -254,7 +254,7 @@ def test_only_the_hours_that_are_asked_for(journal: Journal) -> None:
     journal.close()
     _, read = made(journal.archive)
     hour = START_MS // views.HOUR_MS
-    by_hour = questions.mail(read, ("hour",), Asked(hour + 1, hour + 2))
+    by_hour = questions.mail(read, ("hour",), SummarySpan(hour + 1, hour + 2))
     assert {key: row["attempts"] for key, row in by_hour.items()} == {(hour + 1,): 1}
 
 

@@ -1,6 +1,6 @@
 """A summary's file: `NAME.summary` beside `NAME.journal`. Grammar: `disk/FORMAT.md`.
 
-A file that is damaged, of another version, or of a segment that has changed since is never used: `Unreadable`. A
+A file that is damaged, of another version, or of a segment that has changed since is never used: `SummaryUnreadable`. A
 segment has changed if its time, size or inode has (`disk.files.changed`): after a repair, an erasure, or a copy.
 """
 
@@ -19,7 +19,7 @@ import zstandard
 from zonemta_py.disk.files import fresh_file
 from zonemta_py.disk.packing import pack, unpack
 from zonemta_py.journal.segments import summary_of
-from zonemta_py.summary.views import VIEWS, Counted, Whose
+from zonemta_py.summary.views import VIEWS, SegmentCounts, Whose
 
 VERSION = 1
 LEFT = ".new"
@@ -32,16 +32,16 @@ _MODE = 0o640
 _MESSAGES, _TEXTS = "messages", "texts"
 
 
-class Unreadable(Exception):
+class SummaryUnreadable(Exception):
     """Why a summary is not used."""
 
 
-class Header(NamedTuple):
+class SummaryHeader(NamedTuple):
     """What a summary is of, and where its blocks are.
 
     segment: `changed` of the segment's file. from_seq: it counts records from there on, since files before have the
-    others. first, last, first_ms, last_ms, damages: as of `Counted`. taken: `changed` of earlier segments whose
-    messages it knows, by name (`Place.key`). missed: messages whose ENVELOPE was not found, and asked: the segments
+    others. first, last, first_ms, last_ms, damages: as of `SegmentCounts`. taken: `changed` of earlier segments whose
+    messages it knows, by name (`SegmentPlace.key`). missed: messages whose ENVELOPE was not found, and asked: the segments
     that were looked at for them. blocks: [offset, bytes, CRC32C] by name.
     """
 
@@ -58,14 +58,14 @@ class Header(NamedTuple):
     blocks: dict[str, list[int]]
 
 
-class View(NamedTuple):
+class ViewColumns(NamedTuple):
     """Columns of a view: of each key the place of its text in `texts`, or the hour; of each number the number."""
 
     texts: list[str]
     columns: dict[str, array[int]]
 
 
-def write(segment: Path, header: Header, counted: Counted) -> None:
+def write(segment: Path, header: SummaryHeader, counted: SegmentCounts) -> None:
     """Replaces the summary of the segment. Raises OSError."""
     blocks: dict[str, bytes] = {}
     texts: dict[str, int] = {}
@@ -97,8 +97,8 @@ def write(segment: Path, header: Header, counted: Counted) -> None:
         file.write(_MAGIC + _HEAD.pack(VERSION, len(head), google_crc32c.value(head)) + head + data)
 
 
-class Summary:
-    """An open one: the header is read, blocks as they are asked for. Raises Unreadable, OSError."""
+class SegmentSummary:
+    """An open one: the header is read, blocks as they are asked for. Raises SummaryUnreadable, OSError."""
 
     def __init__(self, segment: Path) -> None:
         self._path = summary_of(segment)
@@ -117,24 +117,24 @@ class Summary:
             for name in (_TEXTS, *views):
                 self._read(name, file)
 
-    def view(self, name: str) -> View:
+    def view(self, name: str) -> ViewColumns:
         texts = self._block(_TEXTS)[0]
         try:
             return _view(name, texts, self._block(name))
         except (ValueError, TypeError) as error:
-            raise Unreadable(f"{self._path}: {error}") from None
+            raise SummaryUnreadable(f"{self._path}: {error}") from None
 
     def examples(self) -> dict[str, str]:
         """Of the shapes of replies."""
         found: dict[str, str] = self._block(_TEXTS)[1]
         return found
 
-    def messages(self) -> Messages:
+    def messages(self) -> MessageOwners:
         numbers, whose, owners = self._block(_MESSAGES)
         try:
-            return Messages(array("Q", numbers), array("I", whose), [_whose(one) for one in owners])
+            return MessageOwners(array("Q", numbers), array("I", whose), [_whose(one) for one in owners])
         except (ValueError, TypeError) as error:
-            raise Unreadable(f"{self._path}: {error}") from None
+            raise SummaryUnreadable(f"{self._path}: {error}") from None
 
     def content(self) -> bytes:
         """All that it holds, as it was before it was compressed: for whoever looks for an address in it."""
@@ -144,11 +144,11 @@ class Summary:
         try:
             offset, size, crc = self.header.blocks[name]
         except (KeyError, ValueError) as error:
-            raise Unreadable(f"{self._path}: {error}") from None
+            raise SummaryUnreadable(f"{self._path}: {error}") from None
         file.seek(self._start + offset)
         data = file.read(size)
         if google_crc32c.value(data) != crc:
-            raise Unreadable(f"{self._path}: the checksum of {name} does not match")
+            raise SummaryUnreadable(f"{self._path}: the checksum of {name} does not match")
         self._blocks[name] = data
 
     def _block(self, name: str) -> Any:
@@ -158,10 +158,10 @@ class Summary:
         try:
             return unpack(zstandard.ZstdDecompressor().decompress(self._blocks[name]))
         except (ValueError, zstandard.ZstdError) as error:
-            raise Unreadable(f"{self._path}: {error}") from None
+            raise SummaryUnreadable(f"{self._path}: {error}") from None
 
 
-class Messages(NamedTuple):
+class MessageOwners(NamedTuple):
     """Whose messages are: numbers, in their order; for each the place in `owners`."""
 
     numbers: array[int]
@@ -174,25 +174,25 @@ def _whose(fields: list[str]) -> Whose:
     return tenant, campaign, user, sender
 
 
-def _header(data: bytes, more: Any) -> tuple[Header, int]:
+def _header(data: bytes, more: Any) -> tuple[SummaryHeader, int]:
     start = len(_MAGIC) + _HEAD.size
     if len(data) < start or not data.startswith(_MAGIC):
-        raise Unreadable("it is no summary")
+        raise SummaryUnreadable("it is no summary")
     version, size, crc = _HEAD.unpack_from(data, len(_MAGIC))
     if version != VERSION:
-        raise Unreadable(f"it is of version {version}")
+        raise SummaryUnreadable(f"it is of version {version}")
     if len(data) < start + size:
         data += more(start + size - len(data))
     head = data[start : start + size]
     if len(head) != size or google_crc32c.value(head) != crc:
-        raise Unreadable("its header is damaged")
+        raise SummaryUnreadable("its header is damaged")
     try:
-        return Header._make(unpack(head)), start + size
+        return SummaryHeader._make(unpack(head)), start + size
     except (ValueError, TypeError) as error:
-        raise Unreadable(f"its header is damaged: {error}") from None
+        raise SummaryUnreadable(f"its header is damaged: {error}") from None
 
 
-def _view(name: str, texts: list[str], block: list[Any]) -> View:
+def _view(name: str, texts: list[str], block: list[Any]) -> ViewColumns:
     form = VIEWS[name]
     rows, packed = block
     names = (*form.keys, *form.numbers)
@@ -204,4 +204,4 @@ def _view(name: str, texts: list[str], block: list[Any]) -> View:
     }
     if any(len(column) != rows for column in columns.values()):
         raise ValueError(f"{name} has columns of different lengths")
-    return View(texts, columns)
+    return ViewColumns(texts, columns)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zonemta_py.disk.files import changed
-from zonemta_py.summary.shelf import Place, Shelf
+from zonemta_py.summary.shelf import SegmentPlace, Shelf
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class SummaryKeeper:
         self._seen = {place.path: changed(place.path) for place in shelf.places() if place.path not in unwritten}
         return len(fresh) - len(unwritten)
 
-    def _make(self, shelf: Shelf, place: Place) -> bool:
+    def _make(self, shelf: Shelf, place: SegmentPlace) -> bool:
         try:
             unwritten = shelf.make(shelf.lacking([place]))
         except OSError as error:

@@ -13,8 +13,8 @@ from operator import add as plus
 from typing import NamedTuple
 
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
-from zonemta_py.summary.file import Summary, View
-from zonemta_py.summary.views import OTHERS, VIEWS, Counted
+from zonemta_py.summary.file import SegmentSummary, ViewColumns
+from zonemta_py.summary.views import OTHERS, VIEWS, SegmentCounts
 
 GROUPS_MAX = 500_000
 """Groups that are kept apart; what comes after them is added up under OTHERS."""
@@ -24,7 +24,7 @@ Found = dict[tuple[str | int, ...], list[int]]
 """Numbers by group."""
 
 
-class Asked(NamedTuple):
+class SummarySpan(NamedTuple):
     """UNIX hours from `since` to before `until`. only: values that a key must have."""
 
     since: int
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
     only: Mapping[str, Collection[str]] = {}
 
 
-class Reply(NamedTuple):
+class ReplyCount(NamedTuple):
     """Attempts that a reply of that shape has deferred or bounced; example: one of them as it was."""
 
     provider: str
@@ -51,8 +51,8 @@ def view_of(keys: Collection[str]) -> str:
     raise ValueError(_MIXED.format(keys=", ".join(sorted(keys)), tables=tables))
 
 
-def sums(sources: Iterable[Summary | Counted], view: str, by: Sequence[str], asked: Asked) -> Found:
-    """The numbers of the view, in its order, added up by these keys. Raises Unreadable."""
+def sums(sources: Iterable[SegmentSummary | SegmentCounts], view: str, by: Sequence[str], asked: SummarySpan) -> Found:
+    """The numbers of the view, in its order, added up by these keys. Raises SummaryUnreadable."""
     found: Found = {}
     for source in sources:
         _add(found, _columns(source, view), view, by, asked)
@@ -60,7 +60,7 @@ def sums(sources: Iterable[Summary | Counted], view: str, by: Sequence[str], ask
 
 
 def mail(
-    sources: Iterable[Summary | Counted], by: Sequence[str], asked: Asked
+    sources: Iterable[SegmentSummary | SegmentCounts], by: Sequence[str], asked: SummarySpan
 ) -> dict[tuple[str | int, ...], dict[str, int]]:
     """By group: attempts, delivered, deferred, bounced, held, and what else the view of these keys has."""
     view = view_of([*by, *asked.only])
@@ -85,25 +85,27 @@ def _named(names: Sequence[str], numbers: Sequence[int]) -> dict[str, int]:
     return {"attempts": sum(row[name] for name in ("delivered", "deferred", "bounced", "held"))} | row
 
 
-def replies(sources: Sequence[Summary | Counted], verdicts: Collection[str], asked: Asked) -> list[Reply]:
+def replies(
+    sources: Sequence[SegmentSummary | SegmentCounts], verdicts: Collection[str], asked: SummarySpan
+) -> list[ReplyCount]:
     """By provider, verdict, class and shape; the most frequent first, then by their names."""
     found = sums(sources, "replies", ("provider", "verdict", "class", "shape"), asked)
     wanted = {key[3] for key in found if key[1] in verdicts}
     examples: dict[str, str] = {}
     for source in sources:
-        for shape, text in (source.examples() if isinstance(source, Summary) else source.examples).items():
+        for shape, text in (source.examples() if isinstance(source, SegmentSummary) else source.examples).items():
             if shape in wanted and (shape not in examples or text < examples[shape]):
                 examples[shape] = text
     rows = [
-        Reply(str(provider), str(verdict), str(kind), numbers[0], examples.get(str(shape), str(shape)))
+        ReplyCount(str(provider), str(verdict), str(kind), numbers[0], examples.get(str(shape), str(shape)))
         for (provider, verdict, kind, shape), numbers in found.items()
         if verdict in verdicts
     ]
     return sorted(rows, key=lambda row: (-row.n, row.provider, row.kind, row.example))
 
 
-def _columns(source: Summary | Counted, view: str) -> View:
-    if isinstance(source, Summary):
+def _columns(source: SegmentSummary | SegmentCounts, view: str) -> ViewColumns:
+    if isinstance(source, SegmentSummary):
         return source.view(view)
     form, rows = VIEWS[view], source.views[view]
     texts: dict[str, int] = {}
@@ -113,10 +115,10 @@ def _columns(source: Summary | Counted, view: str) -> View:
         columns[name] = array("I", values if name == "hour" else [texts.setdefault(one, len(texts)) for one in values])
     for at, name in enumerate(form.numbers):
         columns[name] = array("Q", [numbers[at] for numbers in rows.values()])
-    return View(list(texts), columns)
+    return ViewColumns(list(texts), columns)
 
 
-def _add(found: Found, view: View, name: str, by: Sequence[str], asked: Asked) -> None:
+def _add(found: Found, view: ViewColumns, name: str, by: Sequence[str], asked: SummarySpan) -> None:
     columns, form = view.columns, VIEWS[name]
     keys: list[Sequence[int]] = [columns[key] for key in by]
     numbers: list[Sequence[int]] = [columns[number] for number in form.numbers]
@@ -153,7 +155,7 @@ def _add(found: Found, view: View, name: str, by: Sequence[str], asked: Asked) -
             before[at] += n
 
 
-def _which(view: View, asked: Asked) -> list[bool] | None:
+def _which(view: ViewColumns, asked: SummarySpan) -> list[bool] | None:
     """The rows that are asked for; None: all of them."""
     hours = view.columns["hour"]
     if not hours:

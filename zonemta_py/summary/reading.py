@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zonemta_py.summary.file import Summary, Unreadable
+from zonemta_py.summary.file import SegmentSummary, SummaryUnreadable
 
 if TYPE_CHECKING:
     from zonemta_py.summary.shelf import Shelf, Told
-    from zonemta_py.summary.views import Counted
+    from zonemta_py.summary.views import SegmentCounts
 
 
 def read(
     shelf: Shelf, since_ms: int, until_ms: int, told: Told = lambda done, total: None,
     views: tuple[str, ...] = ("attempts", "senders", "domains", "replies", "limits"),
-) -> list[Summary | Counted]:  # fmt: skip
+) -> list[SegmentSummary | SegmentCounts]:  # fmt: skip
     """Of all segments that may have records of that time. views: those that will be read; a summary in which one is
     damaged is made again. Raises OSError."""
     places = shelf.within(since_ms, until_ms)
@@ -23,7 +23,7 @@ def read(
         if summary is not None and not _whole(summary, views):
             there[path] = None
     unwritten = shelf.make([place for place in places if there[place.path] is None], told)
-    found: list[Summary | Counted] = []
+    found: list[SegmentSummary | SegmentCounts] = []
     for place in places:
         one = there[place.path] or unwritten.get(place.path) or shelf.holds(place)
         if one is not None:
@@ -31,9 +31,9 @@ def read(
     return found
 
 
-def _whole(summary: Summary, views: tuple[str, ...]) -> bool:
+def _whole(summary: SegmentSummary, views: tuple[str, ...]) -> bool:
     try:
         summary.check(views)
-    except (Unreadable, OSError):
+    except (SummaryUnreadable, OSError):
         return False
     return True

@@ -4,7 +4,7 @@ Promise: each record is counted once, in the first segment file that has it, as 
 when its segment, or one that it knows messages from, has changed since, or when a segment has come that may have the
 ENVELOPE of a message that it missed. A file is replaced as a whole, so a maker may be killed, and several may work at
 once. Where no file can be written, the numbers are counted for this time. Failures: OSError for segments that cannot be
-read; damage in a segment is counted (`Header.damages`).
+read; damage in a segment is counted (`SummaryHeader.damages`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from zonemta_py.disk.files import changed
 from zonemta_py.journal import folders
 from zonemta_py.journal.segments import SUMMARY, first_seq, span, summary_of
 from zonemta_py.summary import file
-from zonemta_py.summary.file import Header, Messages, Summary, Unreadable
-from zonemta_py.summary.views import HOUR_MS, Counted, Whose, born_ms, count
+from zonemta_py.summary.file import MessageOwners, SegmentSummary, SummaryHeader, SummaryUnreadable
+from zonemta_py.summary.views import HOUR_MS, SegmentCounts, Whose, born_ms, count
 
 SLACK_MS = HOUR_MS
 """Clocks may be set back, and an ENVELOPE may come later than its message: so far apart at most."""
@@ -35,7 +35,7 @@ _KEPT = 512
 _MISSED_MAX = 10_000
 
 
-class Place(NamedTuple):
+class SegmentPlace(NamedTuple):
     """A segment. source: of its journal; number: its place among that journal's segments."""
 
     path: Path
@@ -48,7 +48,7 @@ class Place(NamedTuple):
         return f"{self.source:x}/{self.path.name}"
 
 
-class Span(NamedTuple):
+class RecordSpan(NamedTuple):
     """Numbers and times of a segment's first and last record; `last` 0: it has none that can be read."""
 
     first: int
@@ -70,25 +70,25 @@ class Shelf:
                 for path in folders.files(folder):
                     found.setdefault(source, {}).setdefault(path.name, path)
         self._sources = {
-            source: [Place(path, source, number) for number, path in enumerate(_in_order(paths.values()))]
+            source: [SegmentPlace(path, source, number) for number, path in enumerate(_in_order(paths.values()))]
             for source, paths in sorted(found.items())
         }
-        self._spans: dict[Path, Span] = {}
+        self._spans: dict[Path, RecordSpan] = {}
         self._firsts: dict[int, list[int]] = {}
         self._changed: dict[Path, tuple[int, ...]] = {}
         self._places = {place.key: place for places in self._sources.values() for place in places}
-        self._messages: OrderedDict[Path, Messages] = OrderedDict()
+        self._messages: OrderedDict[Path, MessageOwners] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._places)
 
     # -- which there are
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[SegmentPlace]:
         """All segments, one queue after the other, each in its order."""
         return [place for places in self._sources.values() for place in places]
 
-    def within(self, since_ms: int, until_ms: int) -> list[Place]:
+    def within(self, since_ms: int, until_ms: int) -> list[SegmentPlace]:
         """Segments that may have records of that time, in the order of their times."""
         found = []
         for places in self._sources.values():
@@ -106,11 +106,11 @@ class Shelf:
         firsts = [self._span(places[0]).first_ms for places in self._sources.values() if places]
         return min((one for one in firsts if one), default=0)
 
-    def holds(self, place: Place) -> Summary | None:
+    def holds(self, place: SegmentPlace) -> SegmentSummary | None:
         """Its summary, if it may be used."""
         try:
-            summary = Summary(place.path)
-        except (OSError, Unreadable):
+            summary = SegmentSummary(place.path)
+        except (OSError, SummaryUnreadable):
             return None
         header = summary.header
         if list(header.segment) != list(self._change(place.path)) or header.from_seq != self._from_seq(place):
@@ -124,15 +124,15 @@ class Shelf:
             return None
         return summary
 
-    def lacking(self, places: Iterable[Place]) -> list[Place]:
+    def lacking(self, places: Iterable[SegmentPlace]) -> list[SegmentPlace]:
         """Those without a summary that holds."""
         return [place for place in places if self.holds(place) is None]
 
     # -- making them
 
-    def make(self, places: Iterable[Place], told: Told = lambda done, total: None) -> dict[Path, Counted]:
+    def make(self, places: Iterable[SegmentPlace], told: Told = lambda done, total: None) -> dict[Path, SegmentCounts]:
         """Makes the summaries of these segments, in this order. Those that cannot be written come back."""
-        wanted, unwritten = list(places), dict[Path, Counted]()
+        wanted, unwritten = list(places), dict[Path, SegmentCounts]()
         for done, place in enumerate(wanted):
             told(done, len(wanted))
             with contextlib.suppress(FileNotFoundError):  # the archive keeps it no longer
@@ -144,7 +144,7 @@ class Shelf:
         told(len(wanted), len(wanted))
         return unwritten
 
-    def _count(self, place: Place) -> tuple[Header, Counted]:
+    def _count(self, place: SegmentPlace) -> tuple[SummaryHeader, SegmentCounts]:
         was = changed(place.path)
         taken, asked = dict[str, list[int]](), set[str]()
 
@@ -164,13 +164,13 @@ class Shelf:
         from_seq = self._from_seq(place)
         counted = count(place.path.read_bytes(), from_seq, find, known)
         missed = sorted(counted.missed)[-_MISSED_MAX:]
-        header = Header(
+        header = SummaryHeader(
             was, from_seq, counted.first, counted.last, counted.first_ms, counted.last_ms, counted.damages, taken,
             missed, sorted(asked) if missed else [], {},
         )  # fmt: skip
         return header, counted
 
-    def _from_seq(self, place: Place) -> int:
+    def _from_seq(self, place: SegmentPlace) -> int:
         """Where its own records begin: 0: with its first one."""
         before = self._sources[place.source][max(0, place.number - _REPEATED) : place.number]
         expected = max((self._span(one).last + 1 for one in before), default=0)
@@ -178,7 +178,7 @@ class Shelf:
 
     # -- whose a message is
 
-    def _may_have(self, number: int, place: Place) -> Iterator[Place]:
+    def _may_have(self, number: int, place: SegmentPlace) -> Iterator[SegmentPlace]:
         """Other segments that may have the ENVELOPE of that message, the likeliest first."""
         born = born_ms(number)
         for source, places in self._sources.items():
@@ -193,24 +193,24 @@ class Shelf:
                     yield places[at]
                 at += 1
 
-    def _look(self, place: Place, number: int) -> Whose | None:
+    def _look(self, place: SegmentPlace, number: int) -> Whose | None:
         messages = self._messages_of(place)
         at = bisect.bisect_left(messages.numbers, number)
         if at < len(messages.numbers) and messages.numbers[at] == number:
             return messages.owners[messages.whose[at]]
         return None
 
-    def _messages_of(self, place: Place) -> Messages:
+    def _messages_of(self, place: SegmentPlace) -> MessageOwners:
         there = self._messages.get(place.path)
         if there is not None:
             self._messages.move_to_end(place.path)
             return there
         try:
-            summary = Summary(place.path)
+            summary = SegmentSummary(place.path)
             if list(summary.header.segment) != list(self._change(place.path)):
-                raise Unreadable("the segment has changed")
+                raise SummaryUnreadable("the segment has changed")
             there = summary.messages()
-        except (OSError, Unreadable):
+        except (OSError, SummaryUnreadable):
             there = _counted_messages(place.path)
         self._messages[place.path] = there
         if len(self._messages) > _KEPT:
@@ -219,22 +219,22 @@ class Shelf:
 
     # -- files
 
-    def _span(self, place: Place) -> Span:
+    def _span(self, place: SegmentPlace) -> RecordSpan:
         """By its summary if that is of this very file, else by its first and last record."""
         known = self._spans.get(place.path)
         if known is not None:
             return known
         try:
-            header = Summary(place.path).header
+            header = SegmentSummary(place.path).header
             if list(header.segment) != list(self._change(place.path)) or header.from_seq:
-                raise Unreadable("the segment has changed")
-            known = Span(header.first, header.last, header.first_ms, header.last_ms)
-        except (OSError, Unreadable):
+                raise SummaryUnreadable("the segment has changed")
+            known = RecordSpan(header.first, header.last, header.first_ms, header.last_ms)
+        except (OSError, SummaryUnreadable):
             try:
                 ends = span(place.path)
             except FileNotFoundError:
                 ends = None
-            known = Span(ends[0].seq, ends[1].seq, ends[0].ms, ends[1].ms) if ends else Span(0, 0, 0, 0)
+            known = RecordSpan(ends[0].seq, ends[1].seq, ends[0].ms, ends[1].ms) if ends else RecordSpan(0, 0, 0, 0)
         self._spans[place.path] = known
         return known
 
@@ -245,16 +245,16 @@ class Shelf:
         return known
 
 
-def _counted_messages(path: Path) -> Messages:
+def _counted_messages(path: Path) -> MessageOwners:
     """Of a segment that has no summary yet."""
     try:
         counted = count(path.read_bytes(), 0, lambda number: None)
     except FileNotFoundError:
-        return Messages(array("Q"), array("I"), [])
+        return MessageOwners(array("Q"), array("I"), [])
     owners: dict[Whose, int] = {}
     rows = sorted(counted.messages.items())
     places = [owners.setdefault(whose, len(owners)) for _, whose in rows]
-    return Messages(array("Q", [number for number, _ in rows]), array("I", places), list(owners))
+    return MessageOwners(array("Q", [number for number, _ in rows]), array("I", places), list(owners))
 
 
 def _in_order(paths: Iterable[Path]) -> list[Path]:

@@ -11,7 +11,7 @@ return path, user, tenant and campaign: of the message, as its ENVELOPE record s
 those of n that were delivered over TLS. shape: the reply without the words that have a digit or an @ in them, as in
 reports.
 
-Each view has a greatest number of rows (`Form.rows_max`); the rest is added up under the name OTHERS. Nothing here
+Each view has a greatest number of rows (`ViewForm.rows_max`); the rest is added up under the name OTHERS. Nothing here
 touches a file.
 """
 
@@ -53,7 +53,7 @@ Numbers: TypeAlias = list[int]
 Rows: TypeAlias = dict[tuple[Any, ...], Numbers]
 
 
-class Form(NamedTuple):
+class ViewForm(NamedTuple):
     """Of a view. keys: "hour" is a number, the others are texts. wide: which of them become OTHERS beyond rows_max."""
 
     keys: tuple[str, ...]
@@ -64,23 +64,23 @@ class Form(NamedTuple):
 
 VERDICT_NUMBERS = ("delivered", "deferred", "bounced", "held")
 VIEWS = {
-    "attempts": Form(
+    "attempts": ViewForm(
         ("hour", "zone", "source", "provider", "tenant", "campaign", "verdict", "class"), ("n", "secure"),
         ("tenant", "campaign"), 30_000,
     ),
-    "senders": Form(
+    "senders": ViewForm(
         ("hour", "zone", "tenant", "campaign", "user", "sender"),
         ("messages", "accepted", "bytes", *VERDICT_NUMBERS), ("user", "sender"), 20_000,
     ),
-    "domains": Form(("hour", "tenant", "provider", "domain"), VERDICT_NUMBERS, ("domain",), 20_000),
-    "replies": Form(
+    "domains": ViewForm(("hour", "tenant", "provider", "domain"), VERDICT_NUMBERS, ("domain",), 20_000),
+    "replies": ViewForm(
         ("hour", "zone", "source", "provider", "tenant", "verdict", "class", "shape"), ("n",), ("shape",), 5_000
     ),
-    "limits": Form(("hour", "limit"), ("ms", "times"), ("limit",), 5_000),
+    "limits": ViewForm(("hour", "limit"), ("ms", "times"), ("limit",), 5_000),
 }  # fmt: skip
 
 
-class Counted(NamedTuple):
+class SegmentCounts(NamedTuple):
     """Of a segment. first, last: numbers of its own records, 0: it has none; first_ms, last_ms: their times. examples:
     of shapes. messages: whose those are that may be tried in later segments, by number (`number_of`). damages: places
     that could not be read. missed: messages whose ENVELOPE was not found."""
@@ -111,7 +111,7 @@ def born_ms(number: int) -> int:
 
 def count(
     data: bytes, from_seq: int, find: Callable[[int], Whose | None], known: Callable[[int], bool] = lambda number: False
-) -> Counted:
+) -> SegmentCounts:
     """What a segment file holds from that record on. find: whose a message of another segment is; known: whether an
     earlier segment has its ENVELOPE, too."""
     collects = gc.isenabled()
@@ -123,7 +123,9 @@ def count(
             gc.enable()
 
 
-def _count(data: bytes, from_seq: int, find: Callable[[int], Whose | None], known: Callable[[int], bool]) -> Counted:
+def _count(
+    data: bytes, from_seq: int, find: Callable[[int], Whose | None], known: Callable[[int], bool]
+) -> SegmentCounts:
     damages: list[Damage] = []
     bodies: dict[int, tuple[list[int], list[bytes]]] = {kind: ([], []) for kind in _COUNTED}
     first = last = first_ms = last_ms = 0
@@ -149,7 +151,9 @@ def _count(data: bytes, from_seq: int, find: Callable[[int], Whose | None], know
             except (IndexError, KeyError, TypeError, ValueError, AttributeError):
                 damages.append(Damage(0, "a record does not fit its type"))
     views, examples = counter.views()
-    return Counted(first, last, first_ms, last_ms, views, examples, counter.unfinished(), len(damages), counter.missed)
+    return SegmentCounts(
+        first, last, first_ms, last_ms, views, examples, counter.unfinished(), len(damages), counter.missed
+    )
 
 
 _COUNTED = (Type.ENVELOPE, Type.DELIVERY, Type.FINISH, Type.STANDING)
@@ -330,7 +334,7 @@ class _Counter:
 _PLACES = {DELIVERED: 0, DEFERRED: 1, BOUNCED: 2, HELD: 3}
 
 
-def bounded(rows: Rows, form: Form) -> Rows:
+def bounded(rows: Rows, form: ViewForm) -> Rows:
     """The rows with the greatest numbers as they are, and the rest under OTHERS, which may make as many again."""
     if len(rows) <= form.rows_max:
         return rows

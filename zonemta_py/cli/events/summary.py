@@ -19,15 +19,15 @@ from zonemta_py.journal import folders
 from zonemta_py.logs import setup
 from zonemta_py.queue import questions as queue_questions
 from zonemta_py.summary import questions, reading
-from zonemta_py.summary.questions import Asked
+from zonemta_py.summary.questions import SummarySpan
 from zonemta_py.summary.shelf import Shelf
 from zonemta_py.summary.views import HOUR_MS
 
 if TYPE_CHECKING:
     from zonemta_py.config import Config
     from zonemta_py.logs.privacy import Persons
-    from zonemta_py.summary.file import Summary
-    from zonemta_py.summary.views import Counted
+    from zonemta_py.summary.file import SegmentSummary
+    from zonemta_py.summary.views import SegmentCounts
 
 app = typer.Typer(
     help="Count a day's mail, bounces and limits from the archive, in seconds; needs no running MTA and no Java.",
@@ -56,12 +56,12 @@ Source = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Only this s
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=100_000, help="Rows to show.")]
 
 
-class Read(NamedTuple):
+class SummaryRead(NamedTuple):
     """What is asked, and the segments' numbers for it. begins_ms: of the archive; damages: places in segments that
     could not be read."""
 
-    asked: Asked
-    sources: list[Summary | Counted]
+    asked: SummarySpan
+    sources: list[SegmentSummary | SegmentCounts]
     begins_ms: int
     damages: int
 
@@ -230,7 +230,7 @@ def _shelf(settings: Config) -> Shelf:
     return Shelf([archive])
 
 
-def _make(shelf: Shelf, lacking: Sequence[Any]) -> dict[Path, Counted]:
+def _make(shelf: Shelf, lacking: Sequence[Any]) -> dict[Path, SegmentCounts]:
     if not lacking:
         return {}
     with bar("segments counted") as moved:
@@ -244,7 +244,7 @@ def _read(
     until: str | None,
     only: dict[str, list[str]],
     views: tuple[str, ...],
-) -> Read:
+) -> SummaryRead:
     """Raises CommandError."""
     now_ms = time.time_ns() // 1_000_000
     since_ms, until_ms = _bounds(day, since, until, now_ms)
@@ -253,7 +253,9 @@ def _read(
     with bar("segments counted") as moved:
         sources = reading.read(shelf, since_ms, until_ms, moved, views)
     damages = sum(one.damages for one in sources)
-    return Read(Asked(since_ms // HOUR_MS, -(-until_ms // HOUR_MS), only), sources, shelf.first_ms(), damages)
+    return SummaryRead(
+        SummarySpan(since_ms // HOUR_MS, -(-until_ms // HOUR_MS), only), sources, shelf.first_ms(), damages
+    )
 
 
 def _close(folder: Path, until_ms: int, now_ms: int) -> None:
@@ -353,14 +355,14 @@ def _bars(number: int, biggest: int) -> list[str]:
     return [Brief.of(("\u2588" if utf else "#") * length, ("\u2588" if utf else "#") * (length // 2))]
 
 
-def _span(read: Read) -> dict[str, Any]:
+def _span(read: SummaryRead) -> dict[str, Any]:
     return {
         "since_ms": read.asked.since * HOUR_MS, "until_ms": read.asked.until * HOUR_MS,
         "archive_since_ms": read.begins_ms, "damages": read.damages,
     }  # fmt: skip
 
 
-def _footer(read: Read, rows: int, limit: int) -> str:
+def _footer(read: SummaryRead, rows: int, limit: int) -> str:
     said = [f"from {moment(read.asked.since * HOUR_MS)} to {moment(read.asked.until * HOUR_MS)}"]
     if read.begins_ms >= (read.asked.since + 1) * HOUR_MS:
         said.append(f"the archive begins {moment(read.begins_ms)}")

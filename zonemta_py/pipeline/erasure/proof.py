@@ -28,7 +28,7 @@ from zonemta_py.pipeline.erasure.archive import FileProof, erase_archive, search
 from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.pipeline.lake import table
 from zonemta_py.summary import shelf
-from zonemta_py.summary.file import Summary, Unreadable
+from zonemta_py.summary.file import SegmentSummary, SummaryUnreadable
 
 VERSION = 1
 BEGUN, DONE, LEFT = "begun", "done", "incomplete"
@@ -109,8 +109,8 @@ def _in_archive(path: Path, person: DataSubject) -> tuple[int, int]:
 def _summary(path: Path) -> bytes:
     """What a summary holds, without its compression."""
     try:
-        return Summary(path).content()
-    except Unreadable:
+        return SegmentSummary(path).content()
+    except SummaryUnreadable:
         return path.read_bytes()
 
 
