@@ -29,7 +29,7 @@ _HEAD = struct.Struct("<III")
 """Version, bytes of the header, CRC32C of it."""
 _READ_BYTES = 8192
 _MODE = 0o640
-_MESSAGES, _TEXTS = "messages", "texts"
+_MESSAGES, _EXAMPLES = "messages", "examples"
 
 
 class SummaryUnreadable(Exception):
@@ -41,8 +41,8 @@ class SummaryHeader(NamedTuple):
 
     segment: `changed` of the segment's file. from_seq: it counts records from there on, since files before have the
     others. first, last, first_ms, last_ms, damages: as of `SegmentCounts`. taken: `changed` of earlier segments whose
-    messages it knows, by name (`SegmentPlace.key`). missed: messages whose ENVELOPE was not found, and asked: the segments
-    that were looked at for them. blocks: [offset, bytes, CRC32C] by name.
+    messages it knows, by name (`SegmentPlace.key`). missed: messages whose ENVELOPE was not found, and asked: the
+    segments that were looked at for them. blocks: [offset, bytes, CRC32C] by name.
     """
 
     segment: tuple[int, ...]
@@ -68,9 +68,8 @@ class ViewColumns(NamedTuple):
 def write(segment: Path, header: SummaryHeader, counted: SegmentCounts) -> None:
     """Replaces the summary of the segment. Raises OSError."""
     blocks: dict[str, bytes] = {}
-    texts: dict[str, int] = {}
     for name, rows in counted.views.items():
-        form = VIEWS[name]
+        form, texts = VIEWS[name], dict[str, int]()
         keys = list(zip(*rows, strict=True)) or [()] * len(form.keys)
         numbers = list(zip(*rows.values(), strict=True)) or [()] * len(form.numbers)
         packed = [
@@ -78,14 +77,14 @@ def write(segment: Path, header: SummaryHeader, counted: SegmentCounts) -> None:
             for key, column in zip(form.keys, keys, strict=True)
         ]
         packed += [array("Q", column).tobytes() for column in numbers]
-        blocks[name] = pack([len(rows), packed])
+        blocks[name] = pack([len(rows), list(texts), packed])
     owners: dict[Whose, int] = {}
     messages = sorted(counted.messages.items())
     whose = [owners.setdefault(one, len(owners)) for _, one in messages]
     blocks[_MESSAGES] = pack(
         [array("Q", [number for number, _ in messages]).tobytes(), array("I", whose).tobytes(), list(owners)]
     )
-    blocks[_TEXTS] = pack([list(texts), counted.examples])
+    blocks[_EXAMPLES] = pack(counted.examples)
     data, places = b"", dict[str, list[int]]()
     packer = zstandard.ZstdCompressor(level=3)
     for name, block in blocks.items():
@@ -114,19 +113,20 @@ class SegmentSummary:
     def check(self, views: Iterable[str]) -> None:
         """Reads the blocks of these views, and what they need."""
         with self._path.open("rb") as file:
-            for name in (_TEXTS, *views):
+            for name in views:
                 self._read(name, file)
+            if "replies" in self._blocks:
+                self._read(_EXAMPLES, file)
 
     def view(self, name: str) -> ViewColumns:
-        texts = self._block(_TEXTS)[0]
         try:
-            return _view(name, texts, self._block(name))
+            return _view(name, self._block(name))
         except (ValueError, TypeError) as error:
             raise SummaryUnreadable(f"{self._path}: {error}") from None
 
     def examples(self) -> dict[str, str]:
         """Of the shapes of replies."""
-        found: dict[str, str] = self._block(_TEXTS)[1]
+        found: dict[str, str] = self._block(_EXAMPLES)
         return found
 
     def messages(self) -> MessageOwners:
@@ -192,9 +192,9 @@ def _header(data: bytes, more: Any) -> tuple[SummaryHeader, int]:
         raise SummaryUnreadable(f"its header is damaged: {error}") from None
 
 
-def _view(name: str, texts: list[str], block: list[Any]) -> ViewColumns:
+def _view(name: str, block: list[Any]) -> ViewColumns:
     form = VIEWS[name]
-    rows, packed = block
+    rows, texts, packed = block
     names = (*form.keys, *form.numbers)
     if len(packed) != len(names):
         raise ValueError(f"{name} has {len(packed)} columns")

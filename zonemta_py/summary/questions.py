@@ -6,9 +6,8 @@ Nothing is read but the views that a question needs, and of these only the hours
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from itertools import compress, repeat
 from operator import add as plus
 from typing import NamedTuple
 
@@ -44,7 +43,7 @@ class ReplyCount(NamedTuple):
 
 def view_of(keys: Collection[str]) -> str:
     """The view that has all of these keys. Raises ValueError."""
-    for name in ("attempts", "senders", "domains", "replies"):
+    for name in ("routes", "owners", "attempts", "senders", "domains"):
         if set(keys) <= set(VIEWS[name].keys):
             return name
     tables = "; ".join(",".join(VIEWS[name].keys) for name in ("attempts", "senders", "domains"))
@@ -64,16 +63,21 @@ def mail(
 ) -> dict[tuple[str | int, ...], dict[str, int]]:
     """By group: attempts, delivered, deferred, bounced, held, and what else the view of these keys has."""
     view = view_of([*by, *asked.only])
-    if view != "attempts":
-        names = VIEWS[view].numbers
+    names, keys = VIEWS[view].numbers, VIEWS[view].keys
+    if "verdict" not in keys:
         return {group: _named(names, numbers) for group, numbers in sums(sources, view, by, asked).items()}
+    more = ("verdict", "class") if "class" in keys else ("verdict",)
     rows: dict[tuple[str | int, ...], dict[str, int]] = {}
-    for (*group, verdict, kind), (n, secure) in sums(sources, view, (*by, "verdict", "class"), asked).items():
-        row = rows.setdefault(tuple(group), dict.fromkeys(ATTEMPT_NUMBERS, 0))
+    for key, (n, *secure) in sums(sources, view, (*by, *more), asked).items():
+        group, verdict = key[: len(by)], str(key[len(by)])
+        row = rows.get(group)
+        if row is None:
+            row = rows[group] = dict.fromkeys(ATTEMPT_NUMBERS if secure else ATTEMPT_NUMBERS[:5], 0)
         row["attempts"] += n
-        row[str(verdict)] += n
-        row["blocked"] += n * (kind in BLOCKED_CLASSES and verdict in ("deferred", "bounced"))
-        row["secure"] += secure
+        row[verdict] += n
+        if secure:
+            row["secure"] += secure[0]
+            row["blocked"] += n * (key[-1] in BLOCKED_CLASSES and verdict in ("deferred", "bounced"))
     return rows
 
 
@@ -127,32 +131,26 @@ def _add(found: Found, view: ViewColumns, name: str, by: Sequence[str], asked: S
         keys, numbers = [list(compress(one, which)) for one in keys], [list(compress(one, which)) for one in numbers]
     if not numbers[0]:
         return
-    groups = list(zip(*keys, strict=True)) if keys else [()] * len(numbers[0])
-    local: dict[tuple[int, ...], tuple[int, ...]] = {}
-    get = local.get
+    named = [one if key == "hour" else map(view.texts.__getitem__, one) for key, one in zip(by, keys, strict=True)]
+    groups: Iterable[tuple[str | int, ...]] = zip(*named, strict=True) if keys else repeat((), len(numbers[0]))
+    if len(found) >= GROUPS_MAX:
+        groups = [group if group in found else _others(group) for group in groups]
+    get = found.get
     if len(numbers) == 1:
-        counter: Counter[tuple[int, ...]] = Counter()
         for group, n in zip(groups, numbers[0], strict=True):
-            counter[group] += n
-        local = {group: (n,) for group, n in counter.items()}
-    else:
-        for group, row in zip(groups, zip(*numbers, strict=True), strict=True):
             there = get(group)
-            local[group] = row if there is None else tuple(map(plus, there, row))
-    texts = view.texts
-    hours = [key == "hour" for key in by]
-    for places, sum_ in local.items():
-        key = tuple([one if hour else texts[one] for one, hour in zip(places, hours, strict=True)])
-        before = found.get(key)
-        if before is None:
-            if len(found) >= GROUPS_MAX:
-                key = tuple(OTHERS if not hour else one for one, hour in zip(key, hours, strict=True))
-                before = found.setdefault(key, [0] * len(sum_))
+            if there is None:
+                found[group] = [n]
             else:
-                found[key] = list(sum_)
-                continue
-        for at, n in enumerate(sum_):
-            before[at] += n
+                there[0] += n
+        return
+    for group, row in zip(groups, zip(*numbers, strict=True), strict=True):
+        there = get(group)
+        found[group] = list(row) if there is None else list(map(plus, there, row))
+
+
+def _others(group: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    return tuple([OTHERS if isinstance(one, str) else one for one in group])
 
 
 def _which(view: ViewColumns, asked: SummarySpan) -> list[bool] | None:

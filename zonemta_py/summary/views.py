@@ -1,12 +1,15 @@
-"""What a summary counts: four views, each with its keys and its numbers, from the records of one segment.
+"""What a summary counts: views, each with its keys and its numbers, from the records of one segment.
 
+    routes     hour zone source provider verdict class                       → n, secure
+    owners     hour user sender                                              → messages, accepted, bytes, and attempts
     attempts   hour zone source provider tenant campaign verdict class       → n, secure
     senders    hour zone tenant campaign user sender                         → messages, accepted, bytes, and attempts
-    domains    hour tenant provider domain                                   → attempts
+    domains    hour tenant provider domain verdict                           → n
     replies    hour zone source provider tenant verdict class shape          → n; and for each shape an example
     limits     hour limit                                                    → ms, times
 
-hour: UNIX hours, of the record. An attempt is what the lake's table `deliveries` has as one; sender: the domain of the
+The first two are for questions that need no more, since the next two have many more rows. hour: UNIX hours, of the
+record. An attempt is what the lake's table `deliveries` has as one; sender: the domain of the
 return path, user, tenant and campaign: of the message, as its ENVELOPE record says; domain: the recipient's. secure:
 those of n that were delivered over TLS. shape: the reply without the words that have a digit or an @ in them, as in
 reports.
@@ -64,6 +67,12 @@ class ViewForm(NamedTuple):
 
 VERDICT_NUMBERS = ("delivered", "deferred", "bounced", "held")
 VIEWS = {
+    "routes": ViewForm(
+        ("hour", "zone", "source", "provider", "verdict", "class"), ("n", "secure"), ("source", "provider"), 30_000
+    ),
+    "owners": ViewForm(
+        ("hour", "user", "sender"), ("messages", "accepted", "bytes", *VERDICT_NUMBERS), ("user", "sender"), 20_000
+    ),
     "attempts": ViewForm(
         ("hour", "zone", "source", "provider", "tenant", "campaign", "verdict", "class"), ("n", "secure"),
         ("tenant", "campaign"), 30_000,
@@ -72,7 +81,7 @@ VIEWS = {
         ("hour", "zone", "tenant", "campaign", "user", "sender"),
         ("messages", "accepted", "bytes", *VERDICT_NUMBERS), ("user", "sender"), 20_000,
     ),
-    "domains": ViewForm(("hour", "tenant", "provider", "domain"), VERDICT_NUMBERS, ("domain",), 20_000),
+    "domains": ViewForm(("hour", "tenant", "provider", "domain", "verdict"), ("n",), ("domain",), 30_000),
     "replies": ViewForm(
         ("hour", "zone", "source", "provider", "tenant", "verdict", "class", "shape"), ("n",), ("shape",), 5_000
     ),
@@ -319,10 +328,12 @@ class _Counter:
             row = attempts.setdefault((hour, zone, source, provider, tenant, campaign, word, kind), [0, 0])
             row[0] += n
             row[1] += n * secure
-            domains.setdefault((hour, tenant, provider, domain), [0] * 4)[place] += n
+            add(domains, (hour, tenant, provider, domain, word), (n,))
             self._of_sender(hour, zone, (tenant, campaign, user, sender))[3 + place] += n
         replies = {key: [n] for key, n in self._replies.items()}
         found = {
+            "routes": without(attempts, "attempts", "routes"),
+            "owners": without(self._senders, "senders", "owners"),
             "attempts": attempts, "senders": self._senders, "domains": domains, "replies": replies,
             "limits": self._limits,
         }  # fmt: skip
@@ -348,6 +359,15 @@ def bounded(rows: Rows, form: ViewForm) -> Rows:
             key = tuple(fields)
         add(kept, key, numbers)
     return kept
+
+
+def without(rows: Rows, view: str, other: str) -> Rows:
+    """The rows of a view added up to those of another, which has fewer keys."""
+    places = [VIEWS[view].keys.index(key) for key in VIEWS[other].keys]
+    sums: Rows = {}
+    for key, numbers in rows.items():
+        add(sums, tuple([key[place] for place in places]), numbers)
+    return sums
 
 
 def add(rows: Rows, key: tuple[Any, ...], numbers: Iterable[int]) -> None:
