@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zonemta_py.journal.records.orders import WAITED
 from zonemta_py.summary import questions
 from zonemta_py.summary.questions import SummarySpan
-from zonemta_py.summary.shelf import Shelf
+from zonemta_py.summary.shelf import SummaryShelf
 from zonemta_py.summary.views import EXAMPLE_MAX
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def differences(name: str, ours: Mapping[Any, Any], lakes: Mapping[Any, Any]) ->
 
 def of_summaries(folder: Path) -> dict[str, dict[Any, Any]]:
     """Answers by question: numbers by group."""
-    shelf = Shelf([folder / "archive"])
+    shelf = SummaryShelf([folder / "archive"])
     places = shelf.within(0, 1 << 62)
     shelf.make(shelf.lacking(places))
     sources = [one for place in places if (one := shelf.holds(place)) is not None]

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from zonemta_py.pipeline.erasure.proof import forget
 from zonemta_py.summary import questions, views
 from zonemta_py.summary.keeper import SummaryKeeper
 from zonemta_py.summary.questions import SummarySpan
-from zonemta_py.summary.shelf import Shelf, discard
+from zonemta_py.summary.shelf import SummaryShelf, discard
 
 START_MS = 1_772_409_600_000
 EVER = SummarySpan(0, 1 << 31)
@@ -78,7 +77,7 @@ def journal(tmp_path: Path) -> Journal:
 
 def made(archive: Path) -> tuple[int, list[Any]]:
     """How many summaries had to be made, and what is read."""
-    shelf = Shelf([archive])
+    shelf = SummaryShelf([archive])
     lacking = shelf.lacking(shelf.within(0, 1 << 62))
     assert not shelf.make(lacking)
     return len(lacking), [one for place in shelf.within(0, 1 << 62) if (one := shelf.holds(place))]
@@ -141,7 +140,7 @@ def test_what_does_not_fit_is_made_again(journal: Journal, harm: str) -> None:
     else:
         summary.write_bytes({"cut": data[:-5], "byte": data[:-9] + bytes((data[-9] ^ 1,)) + data[-8:], "empty": b"",
                              "version": data[:16] + b"\2" + data[17:]}[harm])  # fmt: skip
-    shelf = Shelf([journal.archive])
+    shelf = SummaryShelf([journal.archive])
     places = shelf.within(0, 1 << 62)
     if harm in ("cut", "byte"):  # in a block, which is met when it is read
         from zonemta_py.summary.reading import read as read_all
@@ -235,8 +234,8 @@ def test_the_keeper_makes_what_is_new(journal: Journal, tmp_path: Path) -> None:
 
 
 def test_names_beyond_the_bound_are_added_up(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    form = views.VIEWS["senders"]
-    monkeypatch.setitem(views.VIEWS, "senders", form._replace(rows_max=2))
+    form = views.VIEWS["owners"]
+    monkeypatch.setitem(views.VIEWS, "owners", form._replace(rows_max=2))
     for number, count in enumerate((5, 4, 1, 1, 1)):
         for _ in range(count):
             journal.accept("a@x.test", user=f"u{number}", sender=f"a@s{number}.test")
@@ -282,8 +281,5 @@ def test_an_archive_that_cannot_be_written_answers_all_the_same(
         raise PermissionError(13, "no", "there")
 
     monkeypatch.setattr(file, "write", refused)
-    read = read_all(Shelf([journal.archive]), 0, 1 << 62)
+    read = read_all(SummaryShelf([journal.archive]), 0, 1 << 62)
     assert questions.mail(read, (), EVER)[()]["delivered"] == 1
-
-
-Make = Callable[[int], Path]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zonemta_py.disk.files import changed
-from zonemta_py.summary.shelf import SegmentPlace, Shelf
+from zonemta_py.summary.shelf import SegmentPlace, SummaryShelf
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +31,13 @@ class SummaryKeeper:
 
     def look(self) -> int:
         """Makes the summaries that are missing of segments that are new or have changed; how many."""
-        shelf = Shelf([self._archive])
+        shelf = SummaryShelf([self._archive])
         fresh = [place for place in shelf.places() if self._seen.get(place.path) != changed(place.path)]
         unwritten = {place.path for place in fresh if not self._make(shelf, place)} if fresh else set()
         self._seen = {place.path: changed(place.path) for place in shelf.places() if place.path not in unwritten}
         return len(fresh) - len(unwritten)
 
-    def _make(self, shelf: Shelf, place: SegmentPlace) -> bool:
+    def _make(self, shelf: SummaryShelf, place: SegmentPlace) -> bool:
         try:
             unwritten = shelf.make(shelf.lacking([place]))
         except OSError as error:

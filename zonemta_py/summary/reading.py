@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from zonemta_py.summary.file import SegmentSummary, SummaryUnreadable
 
 if TYPE_CHECKING:
-    from zonemta_py.summary.shelf import Shelf, Told
+    from zonemta_py.summary.shelf import SummaryShelf, Told
     from zonemta_py.summary.views import SegmentCounts
 
 
 def read(
-    shelf: Shelf, since_ms: int, until_ms: int, told: Told = lambda done, total: None,
+    shelf: SummaryShelf, since_ms: int, until_ms: int, told: Told = lambda done, total: None,
     views: tuple[str, ...] = ("attempts", "senders", "domains", "replies", "limits"),
 ) -> list[SegmentSummary | SegmentCounts]:  # fmt: skip
     """Of all segments that may have records of that time. views: those that will be read; a summary in which one is

@@ -60,7 +60,7 @@ class RecordSpan(NamedTuple):
 Told = Callable[[int, int], object]
 
 
-class Shelf:
+class SummaryShelf:
     """Of one or more archives, with those of the MTA's other queues."""
 
     def __init__(self, archives: Iterable[Path]) -> None:
@@ -264,7 +264,7 @@ def _in_order(paths: Iterable[Path]) -> list[Path]:
 def discard(archives: Iterable[Path]) -> int:
     """Removes summaries that no longer hold, since their segment or one that they know messages from has changed or is
     gone, and what killed makers have left. Returns how many. Raises OSError."""
-    shelf, removed = Shelf(archives), 0
+    shelf, removed = SummaryShelf(archives), 0
     holding = set[Path]()
     for place in shelf.places():
         if shelf.holds(place) is not None:

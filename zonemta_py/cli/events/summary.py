@@ -20,7 +20,7 @@ from zonemta_py.logs import setup
 from zonemta_py.queue import questions as queue_questions
 from zonemta_py.summary import questions, reading
 from zonemta_py.summary.questions import SummarySpan
-from zonemta_py.summary.shelf import Shelf
+from zonemta_py.summary.shelf import SummaryShelf
 from zonemta_py.summary.views import HOUR_MS
 
 if TYPE_CHECKING:
@@ -220,17 +220,17 @@ def make(
             )
 
 
-def _shelf(settings: Config) -> Shelf:
+def _shelf(settings: Config) -> SummaryShelf:
     """Raises CommandError."""
     archive = settings.folder / "archive"
     if not folders.beside(archive):
         raise CommandError(
             Exit.NO_INPUT, f"{archive}: there is no archive yet; name the MTA's folder with --folder or --config"
         )
-    return Shelf([archive])
+    return SummaryShelf([archive])
 
 
-def _make(shelf: Shelf, lacking: Sequence[Any]) -> dict[Path, SegmentCounts]:
+def _make(shelf: SummaryShelf, lacking: Sequence[Any]) -> dict[Path, SegmentCounts]:
     if not lacking:
         return {}
     with bar("segments counted") as moved:
