@@ -201,5 +201,5 @@ async def test_how_long_limits_held_mail_changes_nothing_at_a_restart(house: Mak
     home.queue.core.schedule.admission.waits.held("slow", 9)
     home.queue.maintenance.note_waits()
     await home.rest()
-    await home.open()
+    await home.crash()
     assert await home.queue.ask("standing") == []
