@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from zonemta_py.mail.rules.classes import BLOCKED_CLASSES
 from zonemta_py.summary.file import SegmentSummary, ViewColumns
-from zonemta_py.summary.views import OTHERS, VIEWS, SegmentCounts
+from zonemta_py.summary.views import OTHERS, VIEWS, SegmentCounts, no_garbage
 
 GROUPS_MAX = 500_000
 """Groups that are kept apart; what comes after them is added up under OTHERS."""
@@ -53,8 +53,9 @@ def view_of(keys: Collection[str]) -> str:
 def sums(sources: Iterable[SegmentSummary | SegmentCounts], view: str, by: Sequence[str], asked: SummarySpan) -> Found:
     """The numbers of the view, in its order, added up by these keys. Raises SummaryUnreadable."""
     found: Found = {}
-    for source in sources:
-        _add(found, _columns(source, view), view, by, asked)
+    with no_garbage():
+        for source in sources:
+            _add(found, _columns(source, view), view, by, asked)
     return found
 
 

@@ -25,6 +25,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import msgpack
@@ -123,10 +124,17 @@ def count(
 ) -> SegmentCounts:
     """What a segment file holds from that record on. find: whose a message of another segment is; known: whether an
     earlier segment has its ENVELOPE, too."""
-    collects = gc.isenabled()
-    gc.disable()  # a hundred thousand young lists make the collector walk them again and again, and none is a cycle
-    try:
+    with no_garbage():
         return _count(data, from_seq, find, known)
+
+
+@contextmanager
+def no_garbage() -> Iterator[None]:
+    """A hundred thousand young lists make the collector walk them again and again, and none of them is a cycle."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collects:
             gc.enable()
