@@ -217,6 +217,11 @@ def test_policy(body: list[Any], kind: str, more: dict[str, Any]) -> None:
     assert data.items() >= more.items()
 
 
+def test_how_long_limits_held_mail_is_no_event() -> None:
+    """It is said once a minute for each, for summaries."""
+    assert told(Type.STANDING, ["waited", ["limit", "slow"], {"ms": 1, "times": 1}, ""]) == []
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from tests.queue.test_suppression_rebuilt import pruned
 from zonemta_py.journal import segments
 from zonemta_py.journal.records import Type
 from zonemta_py.pipeline.erasure.archive import erase_segment
@@ -179,3 +180,26 @@ async def test_a_segment_whose_end_is_gone_is_noticed_when_it_leaves(house: Make
     assert len(list(home.folder.glob("quarantine/*"))) == 1
     assert Type.LOST in _archived(home)
     await home.sound()
+
+
+async def test_a_summary_goes_with_its_segment(house: Make) -> None:
+    """When the archive keeps the segment no longer."""
+    home = await house()
+    await home.put("bob@x.test")
+    await home.settle((await home.lease())[0])
+    await home.rest()
+    await archiving.rotate(home.queue.core)
+    segment = segments.files(home.folder / "archive")[0]
+    summary = segments.summary_of(segment)
+    summary.write_bytes(b"x")
+    await pruned(home, segment.name)
+    assert not summary.exists()
+
+
+async def test_how_long_limits_held_mail_changes_nothing_at_a_restart(house: Make) -> None:
+    home = await house()
+    home.queue.core.schedule.admission.waits.held("slow", 9)
+    home.queue.maintenance.note_waits()
+    await home.rest()
+    await home.crash()
+    assert await home.queue.ask("standing") == []

@@ -27,6 +27,32 @@ async def test_a_rate_is_kept_to_the_message(house: Any) -> None:
         assert 5 + tenth - 1 <= sent <= 5 + tenth
 
 
+async def test_how_long_a_limit_holds_mail_is_recorded(house: Any) -> None:
+    """From when the first mail waits there until the last one has gone, and how often some began to; then no more."""
+    home = await house(throttles=[{"name": "all", "messages": "1/s", "burst": 1}, {"name": "wide", "messages": "99/s"}])
+    await put_all(home, 11)
+    await drain(home)
+    for _ in range(10):
+        await home.move(1)
+        await drain(home)
+    waits = home.queue.core.schedule.admission.waits
+    held = waits.take(home.queue.core.schedule.now())
+    assert held.keys() == {"all"}
+    ms, times = held["all"]
+    assert 9_000 <= ms <= 10_000
+    assert times >= 1
+    await home.move(60)
+    assert waits.take(home.queue.core.schedule.now()) == {}
+
+
+async def test_a_limit_of_a_whole_zone_is_timed(house: Any) -> None:
+    home = await house(throttles=[{"name": "z", "per": ["zone"], "messages": "1/min", "burst": 1}])
+    await put_all(home, 3)
+    await drain(home)
+    (row,) = home.queue.core.schedule.admission.waits.take(home.queue.core.schedule.now()).values()
+    assert 59_000 <= row[0] <= 60_000
+
+
 @pytest.mark.parametrize("per", ["zone", "site", "tenant", "campaign"])
 async def test_what_counts_by_itself_has_a_limit_of_its_own(house: Any, per: str) -> None:
     """Two values of the dimension: each gets its own burst."""

@@ -69,6 +69,12 @@ def _events() -> Commands:
     return {"events": commands.app, "log": log.log}
 
 
+def _summary() -> Commands:
+    from zonemta_py.cli.events import summary
+
+    return {"summary": summary.app}
+
+
 def _files() -> Commands:
     from zonemta_py.cli import ring, sink
 
@@ -207,6 +213,7 @@ _LOADS: dict[Callable[[], Commands], tuple[str, ...]] = {
     _domain: ("domain",),
     _campaign: ("campaign",),
     _events: ("events", "log"),
+    _summary: ("summary",),
     _config: ("config",),
     _dkim: ("dkim",),
     _rules: ("rules",),

@@ -125,6 +125,9 @@ class Queue(Section):
     """How long segments stay in archive/, once all their mail has ended; 0: for ever."""
     archive_bytes: int = Field(0, ge=0)
     """How much archive/ may hold before its oldest segments go; 0: no bound."""
+    summaries: bool = False
+    """Count each segment in the background when it is closed, so that `zonemta summary` answers at once; else the first
+    question does."""
     reserve_bytes: int = Field(64 * 1024 * 1024, ge=0)
     """Free space below which mail is refused with 452, before the disk is full. Less than 16 MB means 16 MB:
     the queue needs that to empty itself."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zonemta_py.journal.facts import Stood
-from zonemta_py.journal.records.orders import CONFIGURATION
+from zonemta_py.journal.records.orders import CONFIGURATION, WAITED
 from zonemta_py.mail.reroute import REROUTE, parts_of
 from zonemta_py.schedule.flow import split_key
 
@@ -23,7 +23,7 @@ _LIFTED = {
 
 
 def told(fact: Stood) -> Iterator[Told]:
-    if fact.again:
+    if fact.again or fact.what == WAITED:
         return
     tell = _TELLERS.get(fact.what)
     if tell is not None:

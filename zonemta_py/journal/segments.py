@@ -28,6 +28,8 @@ from zonemta_py.journal.records.files import END_BODY, LostRecord
 log = logging.getLogger(__name__)
 
 SUFFIX = ".journal"
+SUMMARY = ".summary"
+"""Suffix of the file beside an archived segment that has its numbers (`zonemta_py.summary`)."""
 _NAME = re.compile(r"[0-9]{16}\+*\.journal")
 _WINDOW_BYTES = 32 * BLOCK_BYTES
 
@@ -294,6 +296,11 @@ def _order(path: Path) -> tuple[int, int]:
     return first_seq(path), len(path.name)
 
 
+def summary_of(path: Path) -> Path:
+    """Where the summary of a segment is, if it has one."""
+    return path.with_suffix(SUMMARY)
+
+
 def first_seq(path: Path) -> int:
     """The sequence number a file is named by. Raises ValueError for a name that is not a segment's."""
     return int(path.name.removesuffix(SUFFIX).rstrip("+"))
@@ -356,6 +363,25 @@ def last_of(folder: Path, kind: Type) -> Record | None:
                 return latest[-1]
             window *= 2
     return None
+
+
+def span(path: Path) -> tuple[Record, Record] | None:
+    """The first and the last record of a file that can be read; None: there is none. Reads a block of each end."""
+    with path.open("rb") as file:
+        data, first = b"", None
+        while first is None and (more := file.read(BLOCK_BYTES)):
+            data += more
+            first = next(parse(data, []), None)
+        if first is None:
+            return None
+        start, window = path.stat().st_size, BLOCK_BYTES
+        while start > 0:
+            start = max(0, start - window) // BLOCK_BYTES * BLOCK_BYTES
+            window *= 2
+            file.seek(start)
+            if found := list(parse(file.read(), [])):
+                return first, found[-1]
+    return first, first
 
 
 def positions(folder: Path) -> Iterator[Record]:

@@ -528,6 +528,15 @@ def _begin_reports(config: Config, now_ms: int) -> None:
         ReportShelf(config).begin(now_ms)
 
 
+def _summaries(child: Child) -> None:
+    """Keeps the summaries of the archive. It survives the queue process, which it does not know."""
+    os.nice(BACKGROUND_NICE)
+    listen_to_log(child.config, child.host)
+    from zonemta_py.summary.keeper import SummaryKeeper
+
+    SummaryKeeper(child.config.folder).run()
+
+
 def _reporter(child: Child) -> None:
     """Sends the TLS reports for past days (RFC 8460)."""
     listen_to_log(child.config, child.host)
@@ -566,9 +575,10 @@ EVENTS = Role(
 REPORTS = Role(
     "reports", _reports, count=lambda config: int(config.reports.folder is not None), begin=_begin_reports, alone=True
 )
+SUMMARIES = Role("summaries", _summaries, count=lambda config: int(config.queue.summaries), alone=True)
 REPORTER = Role("reporter", _reporter, count=lambda config: int(config.tls.reports), due_s=_report_wait_s)
 
-ROLES = (QUEUE, AUTHORITY, RECEIVER, SENDER, HTTP, PULL, LINKS, EVENTS, REPORTS, REPORTER)
+ROLES = (QUEUE, AUTHORITY, RECEIVER, SENDER, HTTP, PULL, LINKS, EVENTS, REPORTS, SUMMARIES, REPORTER)
 """In the order of their start."""
 
 

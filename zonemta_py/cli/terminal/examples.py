@@ -152,6 +152,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta log --since 1d --count-by user",
         "zonemta log --since 2h --provider google --verdict deferred --count-by source",
     ),
+    "summary mail": (
+        "zonemta summary mail --day yesterday",
+        "zonemta summary mail --day yesterday --by user,sender",
+        "zonemta summary mail --by hour --provider google",
+        "zonemta summary mail --since 2026-12-01 --until 2026-12-08 --by tenant --csv",
+    ),
+    "summary replies": (
+        "zonemta summary replies --day yesterday",
+        "zonemta summary replies --verdict deferred --provider microsoft",
+    ),
+    "summary limits": ("zonemta summary limits --day yesterday",),
+    "summary make": ("zonemta summary make", "zonemta summary make --discard"),
     "events tail": (
         "zonemta events tail",
         "zonemta events tail --type bounced --domain example.com --since 2h --no-follow",

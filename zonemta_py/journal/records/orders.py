@@ -37,6 +37,9 @@ class StandingRecord(NamedTuple):
 CONFIGURATION = "configuration"
 """What, and kind, of a STANDING record that names the keys of the configuration that have changed."""
 
+WAITED = "waited"
+"""What of a STANDING record that says how long a limit has held mail since the last one: {ms, times}."""
+
 
 class TaskRecord(NamedTuple):
     """About a task. number: of the record that ordered it, 0: it is this one; or as the record says

@@ -25,7 +25,7 @@ from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import EnvelopeRecord, RecipientRow, address_of
 from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.journal.records.taken import FEEDBACK, MESSAGE
-from zonemta_py.journal.segments import files, lost_record
+from zonemta_py.journal.segments import files, lost_record, summary_of
 from zonemta_py.pipeline.erasure.person import DataSubject
 
 _SUFFIX = ".erasing"
@@ -68,6 +68,7 @@ def erase_segment(path: Path, person: DataSubject) -> FileProof:
     place.damage = [f"at byte {damage.offset}: {damage.what}" for damage in damages]
     if place.entries or (damages and person.maybe(data)):
         fresh_data = frame(list(_with_lost(kept)) if damages else kept, 0)
+        summary_of(path).unlink(missing_ok=True)  # it may quote a reply that names the person
         _replace(path, fresh_data, person)
         place.after = hashlib.sha256(fresh_data).hexdigest()
     return place

@@ -23,10 +23,12 @@ from typing import Any
 from zonemta_py.disk.files import replace_file
 from zonemta_py.journal import folders
 from zonemta_py.journal.receipts import FOLDER as RECEIPTS
-from zonemta_py.journal.segments import SUFFIX
+from zonemta_py.journal.segments import SUFFIX, SUMMARY
 from zonemta_py.pipeline.erasure.archive import FileProof, erase_archive, search
 from zonemta_py.pipeline.erasure.person import DataSubject, pseudonym
 from zonemta_py.pipeline.lake import table
+from zonemta_py.summary import shelf
+from zonemta_py.summary.file import SegmentSummary, SummaryUnreadable
 
 VERSION = 1
 BEGUN, DONE, LEFT = "begun", "done", "incomplete"
@@ -64,6 +66,8 @@ def forget(
 def _erased(archive: Path | None, lake: Path | None, person: DataSubject) -> Iterator[FileProof]:
     for place in _places(archive):
         yield from erase_archive(place, person)
+    if archive is not None:
+        shelf.discard([archive])  # others may know the sender of a message from a segment that has changed
     if lake is not None:
         from zonemta_py.pipeline.erasure.lake import erase_lake
 
@@ -98,8 +102,16 @@ def _places(archive: Path | None) -> list[Path]:
 def _in_archive(path: Path, person: DataSubject) -> tuple[int, int]:
     if path.suffix == SUFFIX or path.parent.name == RECEIPTS:
         return search(path, person), path.stat().st_size
-    data = path.read_bytes()
+    data = _summary(path) if path.suffix == SUMMARY else path.read_bytes()
     return int(person.found(data)), len(data)
+
+
+def _summary(path: Path) -> bytes:
+    """What a summary holds, without its compression."""
+    try:
+        return SegmentSummary(path).content()
+    except SummaryUnreadable:
+        return path.read_bytes()
 
 
 def _waiting(node: Path | None, archive: Path | None, person: DataSubject) -> list[list[Any]]:

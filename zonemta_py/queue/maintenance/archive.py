@@ -10,7 +10,7 @@ import asyncio
 import logging
 
 from zonemta_py.journal.repair import repair_segments
-from zonemta_py.journal.segments import every_file, files, first_seq
+from zonemta_py.journal.segments import every_file, files, first_seq, summary_of
 from zonemta_py.queue.core import segments
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.questions.question import Refused
@@ -66,4 +66,5 @@ async def prune(core: Core, suppression: SuppressionList) -> None:
     if suppression.told_from < left:
         await suppression.tell_all()
     for path in gone:
+        summary_of(path).unlink(missing_ok=True)
         path.unlink()

@@ -17,6 +17,7 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreDamaged, StoreError
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.files import PositionRecord
+from zonemta_py.journal.records.orders import WAITED, StandingRecord
 from zonemta_py.logs.causes import cause
 from zonemta_py.metrics.quantities import size
 from zonemta_py.queue.core.commit import immediately
@@ -40,6 +41,7 @@ SWEEPS_REST = 9.0
 DEADLINES_S = 1.0
 CAMPAIGNS_S = 1.0
 COMPACTION_S = 5.0
+WAITS_S = 60.0
 DOUBT_DAYS = 7.0
 """How long those in doubt are listed when their message has ended, unless somebody acknowledges it before."""
 _LOOK_S = 0.25
@@ -66,6 +68,7 @@ class Maintenance:
             asyncio.create_task(self._forever(self._next_deadlines)),
             asyncio.create_task(self._forever(self._next_campaigns)),
             asyncio.create_task(self._forever(self._next_compaction)),
+            asyncio.create_task(self._forever(self._next_waits)),
         ]
 
     def stop(self) -> None:
@@ -157,6 +160,17 @@ class Maintenance:
     async def _next_compaction(self) -> None:
         await asyncio.sleep(COMPACTION_S)
         await self.cleanse()
+
+    async def _next_waits(self) -> None:
+        await asyncio.sleep(WAITS_S)
+        self.note_waits()
+
+    def note_waits(self) -> None:
+        """Records for how long each limit has held mail since the last time."""
+        core = self._core
+        for name, (ms, times) in core.schedule.admission.waits.take(core.schedule.now()).items():
+            record = StandingRecord(WAITED, ["limit", name], {"ms": ms, "times": times}, "")
+            core.disk.ledger.append(Type.STANDING, record.pack())
 
     async def cleanse(self) -> None:
         """Compacts ended mail away, if it is time."""

@@ -25,7 +25,7 @@ from zonemta_py.journal.records.mail import (
     Who,
     address_of,
 )
-from zonemta_py.journal.records.orders import CONFIGURATION, StandingRecord
+from zonemta_py.journal.records.orders import CONFIGURATION, WAITED, StandingRecord
 from zonemta_py.journal.records.taken import FAMILIES, MESSAGE, TakenMessage, TakenRecord
 from zonemta_py.queue.core.campaigns import BEGIN, ORDERS
 from zonemta_py.queue.core.segments import Segments
@@ -219,7 +219,7 @@ class Suffix:
             self.results.append(record)
         elif kind == "campaign" and change.what == BEGIN:
             self.begun.add(name)
-        elif counts and change.what != CONFIGURATION:  # which changes nothing
+        elif counts and change.what not in (CONFIGURATION, WAITED):  # which change nothing
             self.changes.append((record.seq, change))
 
 

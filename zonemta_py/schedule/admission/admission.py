@@ -19,6 +19,7 @@ from zonemta_py.config import Config, Zone
 from zonemta_py.schedule.admission.fallback import Elsewheres, limits_of
 from zonemta_py.schedule.admission.grants import Grants
 from zonemta_py.schedule.admission.idle_connections import IDLE_S, TURN_S, IdleConnections
+from zonemta_py.schedule.admission.waits import LimitWaits
 from zonemta_py.schedule.batch import Batch, Blocked, EgressPath, Entry, FlowQueue, Line, Turn
 from zonemta_py.schedule.time.clock import Timers
 from zonemta_py.zones.admittance import Charge
@@ -51,6 +52,7 @@ class Admission:
         """Other queues share these limits."""
         self.reached: dict[str, int] = {}
         """How often mail began to wait at each limit, by its name in the configuration."""
+        self.waits = LimitWaits()
         self.idle = IdleConnections(self._room)
         self.elsewhere = Elsewheres(timers, policy, self.idle, self._charge)
         self.throttles = Throttles(config.throttles)
@@ -82,6 +84,7 @@ class Admission:
         for waiting in self._waiting.values():
             waiting.end()
         self._waiting = {}
+        self.waits.over(now)
         used = self.throttles.state(now)
         if self.grants is None:
             self.throttles = Throttles(self._config.throttles)
@@ -163,6 +166,7 @@ class Admission:
             if wait and not (
                 limit.blocking == "connections" and self.idle.at(limit)
             ):  # otherwise another may use that one
+                self.waits.held(limit.throttle.name, wait)
                 return Blocked("limit", f"{limit.label} ({limit.why})", now + wait, self._timers.now_ms())
         return None
 
@@ -343,6 +347,7 @@ class Admission:
             waiting = self._waiting[limit] = Waiting()
         name = limit.throttle.name
         self.reached[name] = self.reached.get(name, 0) + 1
+        self.waits.began(name, now)
         flow_queue.hold(Blocked("limit", waiting.cause(limit), now + wait, self._timers.now_ms()))
         line = waiting.flow_queues.get(flow_queue.turn)
         if line is None:
@@ -371,6 +376,7 @@ class Admission:
             if waiting is not None and line is not None and flow_queue in line:
                 if line.remove(flow_queue):
                     del waiting.flow_queues[flow_queue.turn]
+                self.waits.ended(limit.throttle.name, self._timers.now())
                 flow_queue.free()
                 flow_queue.enlist()
 
@@ -405,6 +411,7 @@ class Admission:
         flow_queue, was_last = line.pop()
         if was_last:
             del waiting.flow_queues[turn]
+        self.waits.ended(limit.throttle.name, self._timers.now())
         flow_queue.free()
         flow_queue.enlist()
 
