@@ -14,7 +14,7 @@ from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.queue import questions
-from zonemta_py.queue.admin import backup, domains, doubts, metrics, orders, readiness, suppressions, suspensions
+from zonemta_py.queue.admin import backup, domains, doubts, metrics, orders, readiness, reports, suppressions, suspensions
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import Membership, QueueFault, QueueRefusal
@@ -355,7 +355,7 @@ OF_QUEUE.to(questions.trace)(story.trace)
 OF_QUEUE.to(questions.qshape)(ages.qshape)
 OF_QUEUE.to(questions.release)(orders.release)
 OF_QUEUE.to(questions.drop)(orders.drop)
-for one in (suppressions, metrics, doubts, configurations, readiness, domains):
+for one in (suppressions, reports, metrics, doubts, configurations, readiness, domains):
     OF_QUEUE |= one.ANSWERS
 OF_TASKS.to(questions.task_preview)(TaskOrders.preview)
 OF_TASKS.to(questions.task)(TaskOrders.order)
