@@ -5,9 +5,9 @@ Makers differ: with a namespace and without, with and without a version, empty e
 Names alone count here, at their place below `record`, and what is missing is derived or stays empty. Whether the domain
 passed is what the receiver says in `policy_evaluated`; without that it follows from the results and their domains.
 
-No library: parsedmarc, the best kept, is a whole program, which brings thirty packages along, with clients of databases
-and mailboxes, and unpacks a file before it looks at its size. Expat is Python's own: here it stops at the first DOCTYPE,
-before there is an entity, which is all that defusedxml would add.
+No library: parsedmarc 11, the best kept, bounds what it unpacks too, but is a whole program, which brings some thirty
+packages along, with clients of mailboxes and databases, and makes objects of all of a report. Expat is Python's own: it
+stops here at the first DOCTYPE, before there is an entity, which is all that defusedxml would add.
 
 Failures: ReportRefused, one sentence.
 """

@@ -175,7 +175,7 @@ def _check_xml(pieces: Pieces) -> None:
         if len(piece) == PIECE_BYTES and b">" not in piece:
             raise ReportRefused(f"its XML has {PIECE_BYTES // 1024} KB without a tag")
         tags += piece.count(b"<")
-        rows += piece.count(b"record>")
+        rows += piece.count(b"record>") + 2 * piece.count(b"record/>")
         if rows > 2 * ROWS_MAX:  # each has an end as well
             raise ReportRefused(f"it has more than {ROWS_MAX:,} rows")
         if tags > TAGS_MAX:
