@@ -69,7 +69,9 @@ def test_what_a_row_says() -> None:
 def test_rows_alike_are_one_and_few_are_kept() -> None:
     """The sums stay those of all."""
     found = said(*(row(f"198.51.{number // 250}.{number % 250}", 2) for number in range(700)), row(), row())
-    assert (found["messages"], len(found["rows"]), found["left_out"]) == (1420, 500, 201)
+    assert (found["messages"], len(found["rows"]), found["left_out"]) == (1420, 501, 201)
+    assert sum(one["count"] for one in found["rows"]) == 1420
+    assert "ip" not in found["rows"][-1]
     assert (found["rows"][0]["ip"], found["rows"][0]["count"]) == ("192.0.2.9", 20)
 
 

@@ -28,7 +28,8 @@ TEXT_CHARACTERS_MAX = 1_000
 RESULTS_MAX = 20
 """Of one row: signatures, reasons."""
 KEPT_MAX = 500
-"""Rows that are kept of a report: ours first, then those with the most messages."""
+"""Rows that are kept of a report: ours first, then those with the most messages. The others are summed up, without
+their addresses."""
 DAY_S = 86_400
 _BARE = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)")
 _HELD = 12
@@ -93,10 +94,17 @@ def told(report: DmarcReport, ours: Callable[[str], bool]) -> dict[str, Any]:
     rows.sort(key=lambda row: (not row[0], -row[2], row[1]))
     sums = {name: sum(number for own, source, number in rows if fits(own, source.passed)) for name, fits in _SUMS}
     shown = [_shown(*row) for row in rows[:KEPT_MAX]]
+    rest = dict[tuple[bool, str, str], int]()
+    for own, source, number in rows[KEPT_MAX:]:
+        alike = own, *("pass" if one == "pass" else "fail" for one in (source.dkim, source.spf))
+        rest[alike] = rest.get(alike, 0) + number
+    shown += [
+        _shown(own, Source("", report.domain, "", dkim, spf), number) for (own, dkim, spf), number in rest.items()
+    ]
     value = {
         "org": report.org, "id": report.id, "contact": report.contact, "begin_s": report.begin_s,
         "end_s": report.end_s, "domain": report.domain, "policy": report.policy, "errors": list(report.errors),
-        **sums, "rows": shown, "left_out": len(rows) - len(shown),
+        **sums, "rows": shown, "left_out": max(0, len(rows) - KEPT_MAX),
     }  # fmt: skip
     return {name: one for name, one in value.items() if one not in ("", [], {}) or name == "rows"}
 

@@ -84,6 +84,8 @@ def read_tls(pieces: Pieces) -> ReceivedTlsReport:
 def told(report: ReceivedTlsReport) -> dict[str, Any]:
     """As it is recorded."""
     failures = sorted(report.failures.items(), key=lambda one: (-one[1], one[0]))
+    left = sum(number for _, number in failures[FAILURES_MAX:])
+    rest = [(TlsFailure("others", "", "", "", "", "", ""), left)] if left else []
     value = {
         "org": report.org, "id": report.id, "contact": report.contact, "begin_s": report.begin_s,
         "end_s": report.end_s, "domain": next((one.domain for one in report.policies if one.domain), ""),
@@ -91,7 +93,7 @@ def told(report: ReceivedTlsReport) -> dict[str, Any]:
         "failed": sum(one.failed for one in report.policies),
         "policies": [one._asdict() | {"mx": list(one.mx)} for one in report.policies],
         "failures": [{name: said for name, said in one._asdict().items() if said} | {"count": number}
-                     for one, number in failures[:FAILURES_MAX]],
+                     for one, number in failures[:FAILURES_MAX] + rest],
         "left_out": max(0, len(failures) - FAILURES_MAX),
     }  # fmt: skip
     return {name: one for name, one in value.items() if one not in ("", [])}
@@ -113,7 +115,10 @@ def _policy(said: dict[str, Any], failures: dict[TlsFailure, int]) -> TlsPolicy:
         )  # fmt: skip
         failures[which] = failures.get(which, 0) + number
     succeeded = count(sums.get("total-successful-session-count"))
-    failed = count(sums.get("total-failure-session-count")) or failed
+    if (untold := count(sums.get("total-failure-session-count")) - failed) > 0:  # no details of these
+        which = TlsFailure("unspecified", kind, about, "", "", "", "")
+        failures[which] = failures.get(which, 0) + untold
+        failed += untold
     return TlsPolicy(kind, about, tuple(filter(None, map(str.lower, hosts))), succeeded, failed)
 
 
