@@ -110,15 +110,27 @@ def show(number: Number, config: ConfigFile = None, folder: Folder = None, json:
     if json:
         return print_json(found)
     raw, rows = found["raw"], {"number": found["seq"], "at": moment(found["ms"]), **found}
-    apart = ("seq", "ms", "raw")
+    apart = ("seq", "ms", "raw", "report")
     shown = [[name, str(value)] for name, value in rows.items() if value not in ("", 0) and name not in apart]
     print_table("Came back", ("what", "value"), shown)
+    report = found.get("report", {})
+    if told := [*report.get("rows", ()), *report.get("failures", ())] if not as_records() else []:
+        columns = list(dict.fromkeys(name for row in told for name in row))
+        print_table("The report", columns, [[_said(row.get(name, "")) for name in columns] for row in told])
     if raw and as_records():
         print_aside("the message itself: without --csv and --plain, or with --json")
     elif raw:
         print_aside(f"the message, its first {len(raw):,} characters:")
         sys.stdout.write("\n".join(map(printable, raw.splitlines())) + "\n")
     return None
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @app.command()
