@@ -94,7 +94,7 @@ def test_what_nobody_understood_is_kept_until_it_is_forgotten(served: Told, told
 
 
 def test_reports_are_imported_and_summed_up(served: Told, told: Told, tmp_path: Path) -> None:
-    """Tables and files of reports, each once; a file that cannot be read is named, and nothing of the others imported."""
+    """Tables and files of reports, each once; of a file that cannot be read it is said why, and nothing is imported."""
     home = served()
     begin = int(time.time()) // 86_400 * 86_400 - 86_400
     rows = makers.row("192.0.2.9", 90), makers.row("192.0.2.1", 7, "fail", "fail")

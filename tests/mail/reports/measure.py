@@ -1,4 +1,4 @@
-"""Measures what bombs and large reports take: processor time, and memory beyond the file itself. `scripts/trials/reports`.
+"""Measures what bombs and large reports take: processor time, and memory beyond the file itself.
 
 Fails if one of the bombs is not refused, or takes more than 50 ms or 16 MB.
 """

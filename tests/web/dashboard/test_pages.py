@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 PAGES = (
     "", "/queue", "/queue?state=deferred&subject=order&older=0 s", "/destinations", "/destinations?by=provider",
     "/zones", "/zones?zone=default", "/sources", "/campaigns", "/suspensions", "/doubt", "/suppressions", "/tasks",
-    "/feedback", "/feedback?kind=complaint&unread=1", "/reports", "/reports?days=x", "/configuration?check=1", "/why", "/order/suspend",
-    "/order/suppress",
+    "/feedback", "/feedback?kind=complaint&unread=1", "/reports", "/reports?days=x", "/configuration?check=1",
+    "/why", "/order/suspend", "/order/suppress",
 )  # fmt: skip
 FULL = (
     "/campaigns/spring-2026", "/why?what=slow.example", "/why?what=mallory@hostile.example",

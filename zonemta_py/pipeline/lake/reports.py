@@ -1,9 +1,9 @@
 """Table `reports`: what receivers and senders report about our mail, and reputation; from FEEDBACK records of the kinds
 `journal.records.people.AGGREGATES`.
 
-A DMARC report has a row for each source as it was judged, a TLS report one for each policy's successful sessions and one
-for each kind of failure, a provider's table one for each of its rows. So `passed` and `failed` can be added up. The day
-is that on which the report came; begin_at and end_at are what it is about.
+A DMARC report has a row for each source as it was judged, a TLS report one for each policy's successful sessions and
+one for each kind of failure, a provider's table one for each of its rows. So `passed` and `failed` can be added up. The
+day is that on which the report came; begin_at and end_at are what it is about.
 """
 
 from __future__ import annotations
@@ -31,27 +31,32 @@ _ABOUT = (
     "what as via", "name as genuine",
 )  # fmt: skip
 _NONE = {
-    "domain": "string", "source": "string", "ours": "boolean", "passed": "bigint", "failed": "bigint", "disposition": "string",
-    "dkim": "string", "spf": "string", "envelope": "string", "policy": "string", "mx": "string", "failure": "string",
+    "domain": "string", "source": "string", "ours": "boolean", "passed": "bigint", "failed": "bigint",
+    "disposition": "string", "dkim": "string", "spf": "string", "envelope": "string", "policy": "string", "mx": "string", "failure": "string",
     "provider": "string", "name": "string", "reputation": "string", "complaint_rate": "double",
 }  # fmt: skip
 _LAST = ("seq", "coalesce(node, '') as node", "day")
+_DMARC = {
+    "domain": "r.domain", "source": "x.ip", "ours": "x.ours", "passed": "if(x.passed, x.count, 0L)",
+    "failed": "if(x.passed, 0L, x.count)", "disposition": "x.disposition", "dkim": "x.dkim", "spf": "x.spf",
+    "envelope": "x.envelope",
+}  # fmt: skip
+_TLS = {"domain": "coalesce(x.domain, r.domain)", "passed": "x.succeeded", "failed": "0L", "policy": "x.kind"}
+_FAILURES = {
+    "domain": "coalesce(x.domain, r.domain)", "source": "x.source", "passed": "0L", "failed": "x.count",
+    "policy": "x.policy", "mx": "x.mx", "failure": "x.kind",
+}  # fmt: skip
+_REPUTATION = {
+    "domain": "if(x = 'domain', r.name, null)", "provider": "r.provider", "name": "r.name",
+    "reputation": "r.reputation", "complaint_rate": "r.complaint_rate",
+}  # fmt: skip
 _PARTS = (
-    ("dmarc-report", "explode(r.rows)", {
-        "domain": "r.domain", "source": "x.ip", "ours": "x.ours", "passed": "if(x.passed, x.count, 0L)", "failed": "if(x.passed, 0L, x.count)",
-        "disposition": "x.disposition", "dkim": "x.dkim", "spf": "x.spf", "envelope": "x.envelope",
-    }),
-    ("tls-report", "explode(r.policies)", {
-        "domain": "coalesce(x.domain, r.domain)", "passed": "x.succeeded", "failed": "0L", "policy": "x.kind",
-    }),
-    ("tls-report", "explode(r.failures)", {
-        "domain": "coalesce(x.domain, r.domain)", "source": "x.source", "passed": "0L", "failed": "x.count", "policy": "x.policy", "mx": "x.mx",
-        "failure": "x.kind",
-    }),
-    ("reputation", "r.what", {
-        "domain": "if(x = 'domain', r.name, null)", "provider": "r.provider", "name": "r.name", "reputation": "r.reputation", "complaint_rate": "r.complaint_rate",
-    }),
-)  # fmt: skip
+    ("dmarc-report", "explode(r.rows)", _DMARC),
+    ("tls-report", "explode(r.policies)", _TLS),
+    ("tls-report", "explode(r.failures)", _FAILURES),
+    ("reputation", "r.what", _REPUTATION),
+)
+"""Kind, what each row is made of, and its columns."""
 
 
 def rows(bronze: DataFrame, days: Sequence[date] | None) -> DataFrame:

@@ -14,7 +14,17 @@ from zonemta_py.logs.causes import cause
 from zonemta_py.mail.reply import Reply
 from zonemta_py.mail.schedule_fields import InvalidValue
 from zonemta_py.queue import questions
-from zonemta_py.queue.admin import backup, domains, doubts, metrics, orders, readiness, reports, suppressions, suspensions
+from zonemta_py.queue.admin import (
+    backup,
+    domains,
+    doubts,
+    metrics,
+    orders,
+    readiness,
+    reports,
+    suppressions,
+    suspensions,
+)
 from zonemta_py.queue.admin.browse import ages, counts, lanes, listing, story
 from zonemta_py.queue.admin.explain import explain
 from zonemta_py.queue.api import Membership, QueueFault, QueueRefusal
