@@ -96,7 +96,7 @@ def told(report: DmarcReport, ours: Callable[[str], bool]) -> dict[str, Any]:
     shown = [_shown(*row) for row in rows[:KEPT_MAX]]
     rest = dict[tuple[bool, str, str], int]()
     for own, source, number in rows[KEPT_MAX:]:
-        alike = own, *("pass" if one == "pass" else "fail" for one in (source.dkim, source.spf))
+        alike = own, _judged(source.dkim == "pass"), _judged(source.spf == "pass")
         rest[alike] = rest.get(alike, 0) + number
     shown += [
         _shown(own, Source("", report.domain, "", dkim, spf), number) for (own, dkim, spf), number in rest.items()

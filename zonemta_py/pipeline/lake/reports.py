@@ -30,11 +30,26 @@ _ABOUT = (
     "timestamp_seconds(r.begin_s) as begin_at", "timestamp_seconds(r.end_s) as end_at", "remote as reporter",
     "what as via", "name as genuine",
 )  # fmt: skip
-_NONE = {
-    "domain": "string", "source": "string", "ours": "boolean", "passed": "bigint", "failed": "bigint",
-    "disposition": "string", "dkim": "string", "spf": "string", "envelope": "string", "policy": "string", "mx": "string", "failure": "string",
-    "provider": "string", "name": "string", "reputation": "string", "complaint_rate": "double",
-}  # fmt: skip
+_COLUMNS = [
+    "domain",
+    "source",
+    "ours",
+    "passed",
+    "failed",
+    "disposition",
+    "dkim",
+    "spf",
+    "envelope",
+    "policy",
+    "mx",
+    "failure",
+    "provider",
+    "name",
+    "reputation",
+    "complaint_rate",
+]
+_KINDS = {"ours": "boolean", "passed": "bigint", "failed": "bigint", "complaint_rate": "double"}
+"""Of columns that are no text."""
 _LAST = ("seq", "coalesce(node, '') as node", "day")
 _DMARC = {
     "domain": "r.domain", "source": "x.ip", "ours": "x.ours", "passed": "if(x.passed, x.count, 0L)",
@@ -75,7 +90,7 @@ def rows(bronze: DataFrame, days: Sequence[date] | None) -> DataFrame:
 
 
 def _part(told: DataFrame, made: str, values: dict[str, str]) -> DataFrame:
-    own = [f"cast({values.get(name, 'null')} as {kind}) as {name}" for name, kind in _NONE.items()]
+    own = [f"cast({values.get(name, 'null')} as {_KINDS.get(name, 'string')}) as {name}" for name in _COLUMNS]
     return told.selectExpr("*", f"{made} as x").selectExpr(*_ABOUT, *own, *_LAST)
 
 
