@@ -31,22 +31,10 @@ _ABOUT = (
     "what as via", "name as genuine",
 )  # fmt: skip
 _COLUMNS = [
-    "domain",
-    "source",
-    "ours",
-    "passed",
-    "failed",
-    "disposition",
-    "dkim",
-    "spf",
-    "envelope",
-    "policy",
-    "mx",
-    "failure",
-    "provider",
-    "name",
-    "reputation",
-    "complaint_rate",
+    *("domain", "source", "ours", "passed", "failed"),
+    *("disposition", "dkim", "spf", "envelope"),
+    *("policy", "mx", "failure"),
+    *("provider", "name", "reputation", "complaint_rate"),
 ]
 _KINDS = {"ours": "boolean", "passed": "bigint", "failed": "bigint", "complaint_rate": "double"}
 """Of columns that are no text."""
