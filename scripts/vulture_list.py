@@ -19,6 +19,14 @@ _.should_exit
 # starlette's convertors of paths
 _.regex
 
+# expat calls its parser's handlers
+_.buffer_text
+_.StartDoctypeDeclHandler
+_.EntityDeclHandler
+_.StartElementHandler
+_.EndElementHandler
+_.CharacterDataHandler
+
 # html.parser.HTMLParser
 _.handle_startendtag
 _.handle_endtag
@@ -130,5 +138,11 @@ _.logged
 _.start_mta
 
 # answers, for programs (queue/questions)
+_.ours_passed
+_.dkim_failed
+_.spf_failed
+_.reputation
+_.complaint_rate
+_.tls_failures
 _.uses_link
 _.uses_return_path

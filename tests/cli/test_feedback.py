@@ -2,9 +2,12 @@
 
 import csv
 import json
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from tests.mail.reports import makers
 from zonemta_py.cli.terminal.errors import Exit
 from zonemta_py.mail.envelope import Envelope, Recipient
 from zonemta_py.queue.api import Feedback
@@ -88,3 +91,31 @@ def test_what_nobody_understood_is_kept_until_it_is_forgotten(served: Told, told
     assert len(json.loads(told("feedback", "list", "--json").out)["rows"]) == 2
     assert told("feedback", "forget", row["seq"]).code == Exit.DATA
     assert told("feedback", "forget", "--all").out == "0 forgotten\n"
+
+
+def test_reports_are_imported_and_summed_up(served: Told, told: Told, tmp_path: Path) -> None:
+    """Tables and files of reports, each once; of a file that cannot be read it is said why, and nothing is imported."""
+    home = served()
+    begin = int(time.time()) // 86_400 * 86_400 - 86_400
+    rows = makers.row("192.0.2.9", 90), makers.row("192.0.2.1", 7, "fail", "fail")
+    report, table, wrong = tmp_path / "r.xml.gz", tmp_path / "snds.csv", tmp_path / "wrong.zip"
+    report.write_bytes(makers.gzipped(makers.report("Provider", "1", *rows, begin=begin)))
+    day = time.strftime("%m/%d/%Y", time.gmtime(begin))
+    table.write_text(f"192.0.2.9,{day} 1:00 AM,{day} 9:00 PM,100,99,98,RED,2.3%,,,3,mx.example,n@example.com,\n")
+    wrong.write_bytes(makers.zipped("a.txt", "hello"))
+    ran = told("feedback", "import", report, wrong)
+    assert (ran.code, ran.err.count(f"{wrong}: what is packed in it is neither XML nor JSON")) == (Exit.DATA, 1)
+    assert "No reports about the last 7 days" in told("feedback", "reports").out
+    assert json.loads(told("feedback", "import", report, table, "--json").out) == {"imported": 2, "known": 0}
+    assert told("feedback", "import", report, table).out == "0 imported, 2 known already\n"
+    out = told("feedback", "reports", "--days", "3").out
+    for part in ("Provider", "192.0.2.1", "RED", "2.3 %", "key"):
+        assert part in out
+    found = json.loads(told("feedback", "reports", "--domain", "EXAMPLE.com", "--json").out)
+    assert [(one["messages"], one["passed"]) for one in found["dmarc"]] == [(97, 90)]
+    assert told("feedback", "reports", "--plain").out.startswith("DMARC\texample.com\tProvider")
+    (row,) = json.loads(told("feedback", "list", "--kind", "dmarc-report", "--json").out)["rows"]
+    shown = told("feedback", "show", row["seq"]).out
+    assert "192.0.2.1" in shown
+    assert "97 messages" in shown
+    assert home is not None

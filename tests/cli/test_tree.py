@@ -137,6 +137,8 @@ WORDS: dict[str, str] = {
     "journal rotate": "",
     "feedback list": "",
     "feedback show": "{feedback}",
+    "feedback reports": "--days 3",
+    "feedback import": "{table}",
     "feedback forget": "{feedback}",
     "feedback leave": "{feedback}",
     "task list": "",
@@ -329,13 +331,14 @@ def places(tmp_path: Path) -> dict[str, object]:
         ("letter.eml", "From: ann@example.com\nSubject: Hi\n\nHi\n"),
         ("letter.toml", 'subject = "Hi"\nfrom = "ann@example.com"\ntext = """\nHi\n"""\n'),
         ("people.csv", "address\nbob@there.test\n"),
+        ("table.csv", "date,domain,spam rate\n2026-11-29,example.com,0.1%\n"),
     ):
         (tmp_path / name).write_text(text)
     Ring.create(tmp_path / "a.ring", 4).abandon()
     yesterday = int(time.time()) // 86_400 - 1
     return found | {
         "config": tmp_path / "zonemta.toml", "letter": tmp_path / "letter.eml", "template": tmp_path / "letter.toml",
-        "people": tmp_path / "people.csv", "ring": tmp_path / "a.ring",
+        "people": tmp_path / "people.csv", "table": tmp_path / "table.csv", "ring": tmp_path / "a.ring",
         "verp": verp.encode("0199aabbccddeeff", "ann@d.example", "b.example", SECRET, yesterday),
         "srs": srs.rewrite("ann@there.example", "ours.example", SECRET, yesterday),
     }  # fmt: skip

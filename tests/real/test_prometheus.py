@@ -20,6 +20,7 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
+from tests.mail.reports.makers import DMARC, TLS
 from tests.real.conftest import sink_in_a_thread
 from zonemta_py.metrics.table import METRICS
 from zonemta_py.sink.server import self_made
@@ -192,6 +193,12 @@ class Watched:
             f"http://127.0.0.1:{self.port}/v1/feedback", json=rows, headers={"Authorization": f"Bearer {token}"}
         )
         assert heard.status_code == 200, heard.text
+        for message in (DMARC[0][1], TLS[0][1]):
+            told = httpx.post(
+                f"http://127.0.0.1:{self.port}/v1/feedback/report?proven=true", content=message,
+                headers={"Authorization": f"Bearer {token}", "Content-Type": "message/rfc822"},
+            )  # fmt: skip
+            assert told.status_code == 200, told.text
         self.mta.ask("stop", kind="zone", name="bulk")
         self.send("gone@dest.test")
         self.mta.ask("task", verb="delete", where={"recipient": "gone@dest.test"}, by="ann", undo_s=0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.mail.reports import makers as reports
 from zonemta_py.mail.addresses import verp
 from zonemta_py.web.keys import hashed
 
@@ -233,3 +234,30 @@ def test_a_report_that_a_key_with_a_scope_passes_on(site: Any) -> None:
         assert answer.status_code == status, answer.text
     (row,) = site.client.get("/v1/feedback").json()["rows"]
     assert (row["message"], row["scope"], row["genuine"]) == (site.ids["acme"], "tenant:acme", "token")
+
+
+def test_reports_on_our_mail(open_http: Any) -> None:
+    """Read like those that come by mail; summed up for keys without a scope."""
+    acme = {"name": "acme", "hash": hashed("zmta_acme"), "rights": ["feedback"], "tenants": ["acme"]}
+    door = open_http(return_path=PATH, http=KEYS | {"keys": [*KEYS["keys"], acme]})
+    hook, mail = door.client_with(HOOK), {"content-type": "message/rfc822"}
+    begin = door.queue.core.clock.ms() // 86_400_000 * 86_400 - 86_400
+    text = reports.report("Provider", "1", reports.row(), reports.row("203.0.113.7", 3, "fail", "fail"), begin=begin)
+    message = reports.mixed("dmarc@provider.test", "Report", "application/gzip", reports.gzipped(text))
+    for proven, recorded in ((True, True), (True, False), (False, True)):
+        answer = hook.post("/v1/feedback/report", content=message, headers=mail, params={"proven": proven}).json()
+        assert (answer["form"], answer["rows"][0]["recorded"]) == ("dmarc", recorded)
+    found = hook.get("/v1/feedback/reports", params={"days": 2}).json()
+    assert sorted((row["proof"], row["messages"], row["passed"]) for row in found["dmarc"]) == [
+        ("", 13, 10),
+        ("key", 13, 10),
+    ]
+    assert [(row["ip"], row["ours"], row["failed"]) for row in found["sources"]] == [
+        ("203.0.113.7", False, 3), ("192.0.2.9", False, 0)
+    ]  # fmt: skip
+    assert hook.get("/v1/feedback/reports", params={"domain": "other.test"}).json()["dmarc"] == []
+    assert hook.get("/v1/feedback/reports", params={"days": 0}).status_code == 422
+    refused = door.client_with("zmta_acme").get("/v1/feedback/reports")
+    assert (refused.status_code, "has a scope" in refused.text) == (403, True)
+    answer = door.client_with("zmta_acme").post("/v1/feedback/report", content=message, headers=mail)
+    assert "dmarc" not in answer.text

@@ -235,12 +235,12 @@ class Config(Section):
             yield (
                 ("listeners", taking[0][0], "feedback"),
                 f"listener {taking[0][1]!r} has feedback = true, but [return_path] has no address that anything can"
-                " come back to; set verp, srs, bounces, complaints or unsubscribe_domain there",
+                " come back to; set verp, srs, bounces, complaints, reports or unsubscribe_domain there",
             )
-        if (path.bounces or path.complaints) and not taking:
+        if (path.bounces or path.complaints or path.reports) and not taking:
             yield (
                 ("return_path",),
-                "return_path has addresses for bounces or complaints, but no listener takes mail there; set"
+                "return_path has addresses for bounces, complaints or reports, but no listener takes mail there; set"
                 " feedback = true in one of [[listeners]]",
             )
         if (path.verp or path.srs or path.unsubscribe_domain or path.list_unsubscribe) and not path.secret:

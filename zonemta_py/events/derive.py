@@ -40,6 +40,7 @@ from zonemta_py.journal.facts import (
 )
 from zonemta_py.journal.records import Type
 from zonemta_py.journal.records.mail import BOUNCED, Who
+from zonemta_py.journal.records.people import AGGREGATES
 from zonemta_py.mail.metadata import told
 from zonemta_py.mail.reroute import REROUTE
 from zonemta_py.queue.suppression.from_evidence import BY as POLICY
@@ -50,6 +51,7 @@ Told = tuple[str, dict[str, Any]]
 _OVER, _LATE, _OURS = "5.4.7", "its delivery deadline has passed", "queue"
 _QUEUED = ("sender", "size", "campaign", "tenant", "priority")
 _FEEDBACK = ("complaint", "unsubscribe")
+_FAILING_MAX = 20
 _SCOPES = {"campaign": "campaign", "tenant": "tenant", "zone": "zone", "campaigns": "tenant"}
 
 
@@ -279,6 +281,9 @@ def _person(address: str, scope: str) -> dict[str, Any]:
 def _came_back(fact: CameBack) -> Iterator[Told]:
     if fact.again:
         return
+    if fact.kind in AGGREGATES:
+        yield fact.kind.replace("-", "_"), _of_report(fact.kind, fact, fact.report or {})
+        return
     data: dict[str, Any] = {"kind": fact.kind} | _known({
         "message": fact.message, "zone": fact.zone, "campaign": fact.campaign, "tenant": fact.tenant,
         "message_id": fact.message_id, "code": fact.code or None, "enhanced": fact.enhanced, "reply": fact.text,
@@ -288,6 +293,29 @@ def _came_back(fact: CameBack) -> Iterator[Told]:
     if fact.recipient:
         data |= {"recipient": fact.recipient, "domain": fact.recipient.rpartition("@")[2].lower()}
     yield "feedback", data | told(fact.about, fact.recipient)
+
+
+def _of_report(kind: str, fact: CameBack, said: dict[str, Any]) -> dict[str, Any]:
+    about = _known({"text": fact.text, "reporter": fact.reporter, "via": fact.via, "genuine": fact.genuine})
+    if kind == "reputation":
+        names = ("provider", "name", "day", "reputation", "complaint_rate", "messages")
+        return about | {"kind": said.get("what", "")} | {name: said[name] for name in names if name in said}
+    about |= _known({"org": said.get("org"), "report": said.get("id"), "domain": said.get("domain")})
+    about |= {"begin_ms": said.get("begin_s", 0) * 1000, "end_ms": said.get("end_s", 0) * 1000}
+    numbers = ("messages", "passed", "ours", "ours_passed") if kind == "dmarc-report" else ("sessions", "failed")
+    about |= {name: said.get(name, 0) for name in numbers}
+    if kind == "dmarc-report":
+        rows = [(row.get("ip", ""), row["count"]) for row in said.get("rows", ()) if row["ours"] and not row["passed"]]
+        return about | _known({"failing": _most(rows) or None})
+    rows = [(f"{one.get('kind', '')} {one.get('mx', '')}".strip(), one["count"]) for one in said.get("failures", ())]
+    return about | _known({"failures": _most(rows) or None})
+
+
+def _most(rows: list[tuple[str, int]]) -> dict[str, int]:
+    sums = dict[str, int]()
+    for name, number in rows:
+        sums[name] = sums.get(name, 0) + number
+    return dict(sorted(sums.items(), key=lambda one: -one[1])[:_FAILING_MAX])
 
 
 def _lost(fact: Lost) -> Iterator[Told]:

@@ -20,7 +20,7 @@ _YES: dict[str, Any] = {"type": "boolean"}
 FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "message": (_TEXT, "id of the message"),
     "recipient": (_TEXT, "address of the recipient"),
-    "domain": (_TEXT, "domain of the recipient"),
+    "domain": (_TEXT, "domain of the recipient; of a report, the domain that it is about"),
     "zone": (_TEXT, "name of the zone"),
     "zones": (_TEXTS, "zones of all recipients of the message"),
     "recipients": (_NUMBER, "how many recipients the message has"),
@@ -92,6 +92,28 @@ FIELDS: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "object", "additionalProperties": _TEXT},
         "header fields chosen by `metadata.headers`, by lower-case name",
     ),
+    "org": (_TEXT, "who has made the report, by its own word"),
+    "report": (_TEXT, "the report's own id"),
+    "begin_ms": (_MS, "beginning of the time that the report is about, UNIX ms"),
+    "end_ms": (_MS, "its end, UNIX ms"),
+    "text": (_TEXT, "the report in a sentence"),
+    "messages": (_NUMBER, "messages that the report tells of"),
+    "passed": (_NUMBER, "of these, those that passed DMARC"),
+    "ours": (_NUMBER, "messages from our own sources"),
+    "ours_passed": (_NUMBER, "of these, those that passed DMARC"),
+    "failing": (
+        {"type": "object", "additionalProperties": _NUMBER},
+        "our own sources that did not pass, with their messages; the twenty with most",
+    ),
+    "sessions": (_NUMBER, "sessions that the report tells of"),
+    "failed": (_NUMBER, "sessions that failed"),
+    "failures": (
+        {"type": "object", "additionalProperties": _NUMBER},
+        "result type and server, with the sessions that failed so; the twenty with most",
+    ),
+    "day": (_TEXT, "day that the row is about, as 2026-11-30"),
+    "reputation": (_TEXT, "as the provider calls it: HIGH, LOW, BAD, GREEN, RED …"),
+    "complaint_rate": ({"type": "number"}, "complaints per message, as a part of one"),
     CUT: (_TEXTS, "names of texts that were cut to keep the event below 8 KB"),
 }
 """Every field of any event's data: its JSON type, and what it is."""
@@ -210,6 +232,21 @@ TYPES: dict[str, EventType] = {
         ("kind",),
         (*_RECIPIENT, "campaign", "tenant", "message_id", "code", "enhanced", "reply", "class", "rule", "reporter",
          "form", "via", "genuine", "tied", "scope", "since_ms", "reason", "evidence", "by", *_TOLD),
+    ),
+    "dmarc_report": EventType(
+        "FEEDBACK, kind dmarc-report", "A receiver has reported how mail of a domain passed DMARC. Without `genuine`"
+        " the mail had no valid signature of its author's domain.", ("domain", "messages"),
+        ("org", "report", "begin_ms", "end_ms", "passed", "ours", "ours_passed", "failing", "text", "reporter", "via",
+         "genuine"),
+    ),
+    "tls_report": EventType(
+        "FEEDBACK, kind tls-report", "A sender has reported how TLS worked with our own mail servers.", ("sessions",),
+        ("domain", "org", "report", "begin_ms", "end_ms", "failed", "failures", "text", "reporter", "via", "genuine"),
+    ),
+    "reputation": EventType(
+        "FEEDBACK, kind reputation", "A provider's table, imported by an operator, tells the reputation of a domain or"
+        " an address on a day.", ("provider", "kind", "name", "day"),
+        ("reputation", "complaint_rate", "messages", "text", "via"),
     ),
     "suspended": EventType(
         "STANDING stop", "Mail of that kind and name was suspended by an operator, a rule or a threshold.",

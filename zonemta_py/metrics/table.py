@@ -79,6 +79,10 @@ _ROWS = (
     _counter("provider_answers", "The same by provider of the destination.", "provider", "verdict"),
     _counter("feedback", "Feedback about mail that was sent, by kind and by proof that it is genuine: token, dkim, "
              "spf, key, none.", "kind", "genuine"),
+    _counter("dmarc_reported", "Messages that signed DMARC reports tell of, from our sources and from others, by "
+             "whether DMARC passed.", "from", "result"),
+    _counter("tls_reported", "Sessions to our own mail servers that signed TLS reports tell of: succeeded, failed.",
+             "result"),
     _counter("recipients_removed", means("removed"), "zone", "reason"),
     _counter("in_doubt_recipients", "Recipients that have come onto the list of those in doubt (zonemta_in_doubt) "
              "since the queue's process started; those found at a start are among them.", "zone"),

@@ -191,7 +191,8 @@ class Feedback:
     suppresses. scope: of the entry that follows, "" the usual one. name: what makes it the same twice; "": made
     of the rest. raw: what nobody understood, kept for an operator. mark: the hash that a VERP path has in the
     recipient's place. original: a few header fields of the original, lower-case names. quoted: the report tells a code
-    or status; else its reader has made up the code, and one such report is never enough to suppress.
+    or status; else its reader has made up the code, and one such report is never enough to suppress. report: what a
+    report on our mail as a whole says (`mail.reports`).
     """
 
     kind: str
@@ -215,6 +216,7 @@ class Feedback:
     feedback_id: str = ""
     original: dict[str, str] = field(default_factory=dict)
     quoted: bool = True
+    report: dict[str, Any] = field(default_factory=dict)
 
 
 class Reception(Submission, Protocol):

@@ -187,6 +187,8 @@ _WAYS: tuple[tuple[str, Question[..., Any], Answer], ...] = (
     ("the one", questions.feedback_ties, stories.feedback_ties),
     ("the one", questions.feedback_forget, stories.feedback_forget),
     ("the one", questions.feedback_leave, stories.feedback_leave),
+    ("sum", questions.feedback_reports, stories.feedback_reports),
+    ("first", questions.feedback_import, _first(questions.feedback_import)),
     ("sum", questions.ready, whole.ready),
     ("first", questions.reload, _first(questions.reload)),
     ("first", questions.drain, _first(questions.drain)),

@@ -133,6 +133,7 @@ FAMILIES = (
     Becomes("sent", "stays: all queues are asked", "to the first queue"),
     Becomes("sent-as", "stays", "to the first queue"),
     Becomes("sent-to", "stays", "to the first queue"),
+    Becomes("sent-about", "stays", "to the first queue"),
     Becomes("feedback", "stays: all queues are asked", "to the first queue, with new numbers"),
     Becomes("feedback-of", "stays", "with it"),
     Becomes("evidence", _OF_ALL, "what the others lack"),

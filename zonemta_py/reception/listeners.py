@@ -88,7 +88,7 @@ def _returns(config: Config, queue: Reception, lookups: Callable[[], Lookups] | 
         return None
     from zonemta_py.mail.vocabulary import matcher
 
-    asks = lookups() if lookups and config.return_path.reporters else None
+    asks = lookups() if lookups and (config.return_path.reporters or config.return_path.reports) else None
     loop = asyncio.get_running_loop()
     loop.call_later(_WORDS_S, matcher.prepare)  # not while a start is to accept mail
     return Returns(config, queue, asks, unix_ms, loop.time)

@@ -8,8 +8,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.mail.reports import makers as reports
 from tests.web.conftest import HttpDoor
 from tests.web.dashboard.test_access import READER, login
+from zonemta_py.mail.reports.letters import read_report
 from zonemta_py.plugin.host import Host
 from zonemta_py.queue.api import Feedback
 from zonemta_py.web.keys import hashed
@@ -80,3 +82,22 @@ def test_the_message_itself_is_shown_as_text_and_to_an_admin_alone(door: HttpDoo
     assert "&lt;script&gt;window.hacked=1&lt;/script&gt;" in found
     assert "<script>window" not in found
     assert "Unproven" in found
+
+
+def test_reports_on_our_mail(door: HttpDoor) -> None:
+    """Summed up; what our own sources fail at stands first; nothing that they say is taken for a part of the page."""
+    client, _ = login(door, READER)
+    assert "No reports about these days" in shown(client, "/reports")
+    begin = door.queue.core.clock.ms() // 86_400_000 * 86_400 - 86_400
+    rows = reports.row("192.0.2.9", 90), reports.row("192.0.2.1", 7, "fail", "fail")
+    text = reports.report("&lt;b&gt;Provider", "1", *rows, begin=begin)
+    found = read_report(text.encode(), reports.is_ours)
+    assert found is not None
+    row = Feedback(found.kind, genuine="key", name=found.name, report=found.said)
+    asyncio.run_coroutine_threadsafe(door.queue.feedback([row]), door.loop).result(30)
+    page = shown(client, "/reports?days=3&domain=EXAMPLE.com")
+    assert "192.0.2.1 for example.com: 7 of 7 messages" in page
+    assert "92.7 %" in page
+    assert "&lt;b&gt;Provider" in page
+    assert "Provider" not in shown(client, "/reports?domain=other.test")
+    assert "days is 0; give 1 to 400" in shown(client, "/reports?days=x")

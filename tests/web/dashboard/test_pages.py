@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 PAGES = (
     "", "/queue", "/queue?state=deferred&subject=order&older=0 s", "/destinations", "/destinations?by=provider",
     "/zones", "/zones?zone=default", "/sources", "/campaigns", "/suspensions", "/doubt", "/suppressions", "/tasks",
-    "/feedback", "/feedback?kind=complaint&unread=1", "/configuration?check=1", "/why", "/order/suspend",
-    "/order/suppress",
+    "/feedback", "/feedback?kind=complaint&unread=1", "/reports", "/reports?days=x", "/configuration?check=1",
+    "/why", "/order/suspend", "/order/suppress",
 )  # fmt: skip
 FULL = (
     "/campaigns/spring-2026", "/why?what=slow.example", "/why?what=mallory@hostile.example",
@@ -25,7 +25,7 @@ FULL = (
 )  # fmt: skip
 USED = (
     "", "/queue", "/suspensions", "/campaigns/spring-2026", "/order/suspend", "/why?what=slow.example", "/destinations",
-    "/zones?zone=bulk", "/sources", "/suppressions", "/feedback", "/configuration?check=1",
+    "/zones?zone=bulk", "/sources", "/suppressions", "/feedback", "/reports", "/configuration?check=1",
 )  # fmt: skip
 AXE = Path(__file__).with_name("axe.min.js").read_text("utf-8")
 _RUN_AXE = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations.map(

@@ -115,6 +115,8 @@ def _row(found: Ours, settings: Config) -> dict[str, object]:
     row: dict[str, object] = {"purpose": found.purpose}
     if found.forward:
         return row | {"forward": found.forward, "what": f"bounces (null sender only) are forwarded to {found.forward}"}
+    if found.purpose == "report":
+        return row | {"what": "a configured address: takes DMARC aggregate reports and TLS reports"}
     if found.returned is None:
         return row | {"what": f"a configured address ({found.purpose}): suppresses only what proves to be genuine"}
     returned = found.returned

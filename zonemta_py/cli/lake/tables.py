@@ -25,6 +25,7 @@ _SHOWN = {
     "deliverability": "grain since zone source provider campaign tenant attempts delivered deferred bounced retries "
     "tls_share p50_ms p95_ms p99_ms",
     "feedback": "at kind recipient id campaign provider class code reply genuine via",
+    "reports": "at kind org domain source ours passed failed dkim spf failure mx provider name reputation genuine",
 }
 """Columns that a terminal has room for; --columns takes others."""
 

@@ -191,6 +191,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "zonemta feedback list --unread",
         "zonemta feedback list --wishes",
     ),
+    "feedback reports": ("zonemta feedback reports", "zonemta feedback reports --days 30 --domain example.com"),
+    "feedback import": (
+        "zonemta feedback import snds.csv",
+        "zonemta feedback import spam-rate.csv --domain example.com --provider google",
+    ),
     "feedback show": ("zonemta feedback show 4711",),
     "feedback leave": ("zonemta feedback leave 4711 4712",),
     "feedback forget": ("zonemta feedback forget 4711", "zonemta feedback forget --all"),

@@ -17,6 +17,7 @@ from zonemta_py.config.values import AnyPath, Campaign, DomainRule, FilePath, Te
 EventType = Literal[
     "accepted", "queued", "attempted", "delivered", "deferred", "bounced", "expired", "held", "requeued", "postponed",
     "in_doubt", "released", "deleted", "removed", "task", "finished", "suppressed", "unsuppressed", "feedback",
+    "dmarc_report", "tls_report", "reputation",
     "suspended", "resumed", "rerouted", "reroute_ended", "guard_raised", "guard_lifted", "rate_changed",
     "concurrency_changed", "manner_changed",
     "warmup_changed", "campaign_begun", "campaign_canceled", "campaign_completed", "campaign_decided",

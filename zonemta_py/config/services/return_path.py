@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import combinations
 
 from pydantic import Field, field_validator, model_validator
 
 from zonemta_py.config.section import Section
 from zonemta_py.config.security import OutgoingPath
-from zonemta_py.config.values import Domain, DomainOrNone, SenderRule, SendingZoneName
+from zonemta_py.config.values import Domain, DomainOrNone, Network, SenderRule, SendingZoneName
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.ours import ReturnDomains
 
@@ -46,6 +47,11 @@ class ReturnPath(OutgoingPath):
     what proves to be genuine suppresses."""
     complaints: list[str] = []
     """Addresses that complaints of mailbox providers come to (feedback loops), such as fbl@example.com."""
+    reports: list[str] = []
+    """Addresses that DMARC aggregate reports and TLS reports come to (rua=mailto:dmarc@example.com in DNS)."""
+    own_networks: list[Network] = []
+    """Networks that our mail is seen to come from, besides the source addresses of zones and pools: behind NAT, by a
+    smart host, by other servers. Reports tell mail from there apart from mail of those who forge our domains."""
     unsubscribe_domain: DomainOrNone = ""
     """Domain of addresses, signed for message and recipient, that people write to in order to unsubscribe; they stand
     in List-Unsubscribe (RFC 2369); empty: none do."""
@@ -65,7 +71,7 @@ class ReturnPath(OutgoingPath):
     feedback list --unread`); the oldest make room. 0: none."""
     reporters: list[TrustedReporter] = []
 
-    @field_validator("bounces", "complaints")
+    @field_validator("bounces", "complaints", "reports")
     @classmethod
     def _check_addresses(cls, values: list[str]) -> list[str]:
         return [_address(value) for value in values]
@@ -79,8 +85,10 @@ class ReturnPath(OutgoingPath):
 
     @model_validator(mode="after")
     def _check_path(self) -> ReturnPath:
-        if both := set(self.bounces) & set(self.complaints):
-            raise ValueError(f"{min(both)} is in bounces and in complaints; keep it in one")
+        lists = {"bounces": self.bounces, "complaints": self.complaints, "reports": self.reports}
+        for (one, first), (other, second) in combinations(lists.items(), 2):
+            if both := set(first) & set(second):
+                raise ValueError(f"{min(both)} is in {one} and in {other}; keep it in one")
         if len({self.secret, *self.earlier_secrets}) <= len(self.earlier_secrets):
             raise ValueError("earlier_secrets has a secret twice, or the one in force; remove it")
         domains = [reporter.domain for reporter in self.reporters]
@@ -91,7 +99,8 @@ class ReturnPath(OutgoingPath):
     @property
     def takes(self) -> bool:
         """Whether there is an address that something can come back to."""
-        return bool(self.verp or self.srs or self.unsubscribe_domain or self.bounces or self.complaints)
+        fixed = self.bounces or self.complaints or self.reports
+        return bool(self.verp or self.srs or self.unsubscribe_domain or fixed)
 
     @cached_property
     def secrets(self) -> tuple[str, ...]:
@@ -103,7 +112,7 @@ class ReturnPath(OutgoingPath):
         """Which addresses are ours."""
         return ReturnDomains(
             self.verp, self.srs, self.unsubscribe_domain, frozenset(self.bounces), frozenset(self.complaints),
-            self.secrets, self.srs_days, self.days, self.unsubscribe_days,
+            self.secrets, self.srs_days, self.days, self.unsubscribe_days, frozenset(self.reports),
         )  # fmt: skip
 
 

@@ -16,9 +16,15 @@ from zonemta_py.disk.packing import pack
 
 KINDS = (
     "bounce", "delay", "delivered", "complaint", "unsubscribe", "auto-reply", "challenge", "other", "open", "click",
+    "dmarc-report", "tls-report", "reputation",
 )  # fmt: skip
 """bounce, delay, delivered: what another server's report says. other: mail at one of our addresses that nobody
-understood. open, click: a person has fetched the picture, or followed a link, of a message that was tracked."""
+understood. open, click: a person has fetched the picture, or followed a link, of a message that was tracked. The last
+three are of no message (AGGREGATES)."""
+
+AGGREGATES = KINDS[-3:]
+"""Reports about our mail as a whole: DMARC aggregate reports, TLS reports, and providers' tables of reputation, each
+row of which is a record."""
 
 
 class SuppressRow(NamedTuple):
@@ -79,7 +85,7 @@ class FeedbackRecord(NamedTuple):
     it comes twice. raw_bytes: size of the file in `feedback/`, 0: none. again: it was known, but what follows from it
     had been undone; it is not counted. place: of a bounce, the provider that had taken the mail, or the site; ""
     unknown (`queue.feedback.takers`). about: of message
-    and recipient (`mail.metadata`)."""
+    and recipient (`mail.metadata`). report: of AGGREGATES, what it says (`mail.reports`)."""
 
     kind: str
     recipient: str
@@ -105,18 +111,19 @@ class FeedbackRecord(NamedTuple):
     again: bool = False
     place: str = ""
     about: list[Any] | None = None
+    report: dict[str, Any] | None = None
 
     def pack(self) -> bytes:
         return pack(self.row())
 
     def row(self) -> list[Any]:
         """In its shortest form."""
-        return list(self if self.about else self[:23])
+        return list(self if self.report else self[:24] if self.about else self[:23])
 
     @classmethod
     def of(cls, fields: list[Any]) -> FeedbackRecord:
         """Raises ValueError: they are not a record's."""
         try:
-            return cls(*fields[:24])
+            return cls(*fields[:25])
         except TypeError as error:
             raise ValueError(f"not feedback: {error}") from None

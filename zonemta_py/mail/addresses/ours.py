@@ -1,7 +1,8 @@
 """Whether an address takes what comes back: decided from the address alone, so that RCPT can be answered at once.
 
-VERP, SRS and unsubscribe addresses are ours if their tag is genuine and young enough; bounce and complaint addresses if
-they are configured; postmaster and abuse at these domains always (RFC 5321 4.5.1, RFC 2142). Everything else is not:
+VERP, SRS and unsubscribe addresses are ours if their tag is genuine and young enough; addresses of bounces, complaints
+and reports if they are configured; postmaster and abuse at these domains always (RFC 5321 4.5.1, RFC 2142). All else is
+not:
 `find` returns None for what does not look like ours at all, and raises NotOurs with one sentence for what does, but was
 forged, changed on its way, or is too old.
 """
@@ -17,7 +18,7 @@ from zonemta_py.mail.addresses import leaving, srs, verp
 from zonemta_py.mail.addresses.domain import canonical
 from zonemta_py.mail.addresses.srs import unquoted
 
-Purpose = Literal["verp", "srs", "unsubscribe", "bounce", "complaint", "postmaster"]
+Purpose = Literal["verp", "srs", "unsubscribe", "bounce", "complaint", "postmaster", "report"]
 _BATV = re.compile(r"(?:prvs=[0-9a-z]+=|btv1==[0-9a-z]+==|msprvs1=[^=]+=)(?P<local>.+)", re.IGNORECASE | re.DOTALL)
 """What servers on the way put before the local part of a return path, to know their own bounces
 (draft-levine-smtp-batv; Barracuda, SAP)."""
@@ -41,8 +42,8 @@ class Ours(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReturnDomains:
-    """Which addresses are ours: domains of VERP, SRS and unsubscribe addresses ("" none), whole addresses that bounces
-    and complaints come to; secrets of which any may have signed, and how old what they signed may be, in days."""
+    """Which addresses are ours: domains of VERP, SRS and unsubscribe addresses ("" none), whole addresses that bounces,
+    complaints and reports come to; secrets of which any may have signed, and how old what they signed may be (days)."""
 
     verp: str = ""
     srs: str = ""
@@ -53,6 +54,7 @@ class ReturnDomains:
     srs_days: int = 21
     days: int = 21
     unsubscribe_days: int = 365
+    reports: frozenset[str] = frozenset()
     more: Callable[[str], bool] | None = field(default=None, compare=False)
     """Whether VERP addresses may be at that domain, too: of domains that come and go."""
 
@@ -75,6 +77,8 @@ class ReturnDomains:
             return Ours("bounce", address)
         if whole in self.complaints:
             return Ours("complaint", address)
+        if whole in self.reports:
+            return Ours("report", address)
         if not self.holds(address):
             return None
         if (office := _OFFICES.get(local.lower())) is not None:

@@ -12,7 +12,9 @@ import binascii
 import html
 import quopri
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from urllib.parse import unquote
 
 from zonemta_py.mail.charsets import codec_of, text_of
@@ -95,6 +97,33 @@ def take_apart(message: bytes) -> Parts:
     if parts.html and len(parts.text.strip()) < _PLACEHOLDER_CHARACTERS:
         parts.text, parts.from_html = _BLANKS.sub(_BLANK, plain(parts.html))[:TEXT_CHARACTERS_MAX], True
     return parts
+
+
+def attachments(message: bytes) -> Iterator[bytes]:
+    """The parts of a message that are not made of parts, decoded, whole, whatever they are called: also of messages
+    that it encloses. The message may be its only part."""
+    head, body = _split(_line_feeds(message))
+    return islice(_attached(fields_of(head), body, 0), PARTS_MAX)
+
+
+def _attached(fields: dict[str, str], body: bytes, depth: int) -> Iterator[bytes]:
+    declared = fields.get("content-type", "")
+    found = _MEDIA_TYPE.search(declared)
+    kind = found[0].lower() if found else ""
+    sections = _sections(body, declared) if kind.startswith("multipart/") and depth < DEPTH_MAX else []
+    for section in sections:
+        head, inner = _split(section)
+        yield from _attached(fields_of(head), inner, depth + 1)
+    if sections:
+        return
+    coding = fields.get("content-transfer-encoding", "").strip().lower()
+    content = _base64(body) if coding == "base64" else body
+    content = quopri.decodestring(body) if coding == "quoted-printable" else content
+    if kind in _ORIGINALS and depth < DEPTH_MAX:
+        head, inner = _split(_line_feeds(content))
+        yield from _attached(fields_of(head), inner, depth + 1)
+    else:
+        yield content
 
 
 def fields_of(text: str) -> dict[str, str]:

@@ -359,7 +359,8 @@ def _feedback(heads: list[Head], bodies: list[Any]) -> list[tuple[Any, ...]]:
         told = {"form": one.form, "tied": one.tied, "scope": one.scope, "message_id": one.message_id}
         known = one.message, one.zone, one.recipient, one.campaign, one.tenant, one.code, one.enhanced, one.text
         said = one.reply_class, one.rule, one.reporter, one.via, one.kind, one.genuine
-        value = _json(told | {"agreed": one.agreed, "again": one.again})
+        report = {"report": one.report} if one.report else {}
+        value = _json(told | {"agreed": one.agreed, "again": one.again} | report)
         about = _about(one.about, one.recipient)
         rows.append((seq, 0, ms, *(part or None for part in (*known, *said)), value, *about))
     return rows

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
+from zonemta_py.journal.records.people import AGGREGATES
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -32,7 +34,7 @@ def rows(bronze: DataFrame, deliveries: DataFrame, days: Sequence[date] | None) 
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    told = bronze.where("type = 'FEEDBACK'")
+    told = bronze.where("type = 'FEEDBACK'").where(~f.col("kind").isin(*AGGREGATES))
     if days is not None:
         told = told.where(f.col("day").isin(list(days)))
     told = told.dropDuplicates(["seq"]).withColumn("told", f.from_json("value", _TOLD)).where("not told.again")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from zonemta_py.pipeline.journal import schema
-from zonemta_py.pipeline.lake import dayfiles, deliverability, deliveries, feedback, history, outcomes, table
+from zonemta_py.pipeline.lake import dayfiles, deliverability, deliveries, feedback, history, outcomes, reports, table
 from zonemta_py.pipeline.lake.history import Wanted
 from zonemta_py.pipeline.lake.partitions import Share, shares
 from zonemta_py.pipeline.spark.little_data import tuned
@@ -155,6 +155,14 @@ def _touched_feedback(view: LakeView) -> Iterable[date]:
     return feedback.touched(view.bronze, view.read_new())
 
 
+def _reports(view: LakeView, days: Days | None) -> DataFrame:
+    return reports.rows(view.bronze, days)
+
+
+def _touched_reports(view: LakeView) -> Iterable[date]:
+    return reports.touched(view.read_new())
+
+
 def _counted(folder: Path, portion: tuple[int, Share]) -> Iterable[dayfiles.DayFile]:
     number, share = portion
     return dayfiles.write(folder, number, deliverability.deliverability(share.read(deliverability.READ)))
@@ -165,6 +173,7 @@ JOBS: tuple[Job, ...] = (
     Job("outcomes", BRONZE, Filling(outcomes.SCHEMA, _history), _touched_outcomes),
     Job("deliverability", "deliveries", Filling(deliverability.SCHEMA, _deliverability), reads=("deliveries",)),
     Job("feedback", BRONZE, _feedback, _touched_feedback, reads=("deliveries",)),
+    Job("reports", BRONZE, _reports, _touched_reports),
 )
 """The tables that need nothing but the journal."""
 

@@ -22,6 +22,7 @@ from zonemta_py.queue.admin import (
     orders,
     readiness,
     reroutes,
+    reports,
     suppressions,
     suspensions,
 )
@@ -387,7 +388,7 @@ OF_QUEUE.to(questions.trace)(story.trace)
 OF_QUEUE.to(questions.qshape)(ages.qshape)
 OF_QUEUE.to(questions.release)(orders.release)
 OF_QUEUE.to(questions.drop)(orders.drop)
-for one in (suppressions, metrics, doubts, configurations, readiness, domains):
+for one in (suppressions, reports, metrics, doubts, configurations, readiness, domains):
     OF_QUEUE |= one.ANSWERS
 OF_TASKS.to(questions.task_preview)(TaskOrders.preview)
 OF_TASKS.to(questions.task)(TaskOrders.order)

@@ -109,8 +109,9 @@ async def one(queue: QueueContext, seq: int) -> dict[str, Any] | None:
     value = queue.core.disk.store.get(keys.feedback(seq))
     if value is None or value == ERASED:
         return None
-    raw = queue.feedback_register.raw(seq)
-    return shown(seq, value) | {"raw": raw.decode("utf-8", "replace")}
+    raw, record = queue.feedback_register.raw(seq), queue.feedback_register.record(seq)
+    report = {"report": record.report} if record is not None and record.report else {}
+    return shown(seq, value) | {"raw": raw.decode("utf-8", "replace")} | report
 
 
 @ANSWERS.to(questions.feedback_forget)

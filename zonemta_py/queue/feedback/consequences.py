@@ -6,6 +6,8 @@ recorded, and shown.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from zonemta_py.journal.records.people import FeedbackRecord
 from zonemta_py.queue.suppression.entry import UNSUBSCRIBE
 from zonemta_py.queue.suppression.policy import Statement
@@ -22,6 +24,24 @@ def figure(record: FeedbackRecord) -> str:
     """Which figure of its campaign counts it; "": none does."""
     counts = record.genuine and record.campaign and not record.again
     return FIGURES.get(record.kind, "") if counts else ""
+
+
+def counted(record: FeedbackRecord) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """What metrics count of a report on our mail as a whole: name, labels, how many."""
+    said = record.report or {}
+    if not record.genuine or record.again:
+        return
+    if record.kind == "dmarc-report":
+        ours, passed = said.get("ours", 0), said.get("ours_passed", 0)
+        others, others_passed = said.get("messages", 0) - ours, said.get("passed", 0) - passed
+        yield "zonemta_dmarc_reported_total", ("ours", "pass"), passed
+        yield "zonemta_dmarc_reported_total", ("ours", "fail"), ours - passed
+        yield "zonemta_dmarc_reported_total", ("others", "pass"), others_passed
+        yield "zonemta_dmarc_reported_total", ("others", "fail"), others - others_passed
+    elif record.kind == "tls-report":
+        failed = said.get("failed", 0)
+        yield "zonemta_tls_reported_total", ("succeeded",), said.get("sessions", 0) - failed
+        yield "zonemta_tls_reported_total", ("failed",), failed
 
 
 def statement(record: FeedbackRecord, seq: int, ms: int) -> Statement | None:

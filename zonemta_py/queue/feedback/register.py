@@ -22,7 +22,7 @@ from zonemta_py.disk import keys, packing
 from zonemta_py.disk.leveldb.store import Operation, StoreError, StoreFenced
 from zonemta_py.disk.leveldb.trouble import refusal
 from zonemta_py.journal.records import Type
-from zonemta_py.journal.records.people import KINDS, FeedbackRecord
+from zonemta_py.journal.records.people import AGGREGATES, KINDS, FeedbackRecord
 from zonemta_py.logs.causes import cause
 from zonemta_py.logs.mail import came_back, with_metadata
 from zonemta_py.mail.addresses.person import person
@@ -32,7 +32,7 @@ from zonemta_py.mail.reply import Reply
 from zonemta_py.queue.api import Feedback, QueueRefusal
 from zonemta_py.queue.core.core import Core
 from zonemta_py.queue.feedback.accepted_by import Takers
-from zonemta_py.queue.feedback.consequences import figure, statement
+from zonemta_py.queue.feedback.consequences import counted, figure, statement
 from zonemta_py.queue.feedback.names import names
 from zonemta_py.queue.feedback.ties import Ties
 from zonemta_py.queue.feedback.unread import RAW_BYTES_MAX, UnreadFiles
@@ -50,6 +50,7 @@ ERASED = packing.pack(None)
 AT_ONCE = 1_000
 """Rows that are taken, or deleted, before the event loop runs."""
 FIELD_CHARACTERS_MAX = 320
+REPORT_BYTES_MAX = 262_144
 JUDGED = ("bounce", "delay")
 """Kinds that quote a reply."""
 GENUINE = ("", "token", "dkim", "spf", "key")
@@ -130,6 +131,7 @@ class FeedbackRegister:
             tied, names(row), len(row.raw[:RAW_BYTES_MAX]),
             place=self.takers.of(row.recipient, row.zone) if row.kind == "bounce" and row.recipient else "",
             about=self._core.counters.sent.about(row.message, row.recipient) if row.message else None,
+            report=row.report or None,
         )  # fmt: skip
 
     def _undone(self, record: FeedbackRecord) -> bool:
@@ -217,6 +219,22 @@ class FeedbackRegister:
                 changes += [*forgotten(key, value), (key, ERASED)]
         return changes
 
+    def reports(self, kind: str, first: int, last: int, most: int) -> list[int]:
+        """Numbers of the reports of a kind on these days (since 1970), the latest day first. Raises StoreError."""
+        found = list[int]()
+        for day in range(last, first - 1, -1):
+            begins, ends = (keys.feedback_of(kind, f"{one:08x}") for one in (day, day + 1))
+            rows = self._core.disk.store.scan(begins, ends)
+            found += [int(packing.unpack(number)) for _, number in islice(rows, most - len(found))]
+            if len(found) == most:
+                break
+        return found
+
+    def record(self, seq: int) -> FeedbackRecord | None:
+        """None: it is not there any more. Raises StoreError."""
+        value = self._core.disk.store.get(keys.feedback(seq))
+        return None if value is None or value == ERASED else FeedbackRecord.of(packing.unpack(value)[1])
+
     # -- expired rows
 
     def tidy(self) -> bool:
@@ -262,11 +280,11 @@ def _names(record: FeedbackRecord, who: str) -> bool:
 
 
 def shown(seq: int, value: bytes) -> dict[str, Any]:
-    """As shown in answers. value: of the store."""
+    """As shown in answers, but for what a report says. value: of the store."""
     ms, fields = packing.unpack(value)
     record = FeedbackRecord.of(fields)
     row = record._asdict()
-    del row["names"], row["about"]
+    del row["names"], row["about"], row["report"]
     return {"seq": seq, "ms": ms} | row | told(record.about, record.recipient)
 
 
@@ -285,6 +303,10 @@ def _check(row: Feedback) -> None:
         raise Refused(f"there is no kind of feedback {row.kind!r}; use {', '.join(KINDS)}")
     if row.genuine not in GENUINE or row.via not in VIAS:
         raise Refused(f"feedback cannot be genuine by {row.genuine!r}, or come via {row.via!r}")
+    if (row.kind in AGGREGATES) != bool(row.report):
+        raise Refused(f"feedback of kind {row.kind!r} {'needs' if row.kind in AGGREGATES else 'has no'} report")
+    if row.report and len(packing.pack(row.report)) > REPORT_BYTES_MAX:
+        raise Refused(f"a report has more than {REPORT_BYTES_MAX:,} bytes; give its rows in sums")
     if row.message:
         row.message = row.message.lower()
         if len(row.message) != 16 or not set(row.message) <= set("0123456789abcdef"):
@@ -300,6 +322,8 @@ def _check(row: Feedback) -> None:
 def _observe(core: Core, ms: int, record: FeedbackRecord) -> None:
     """Counted, and logged as a line: once for each, never in a replay. ms: UNIX time."""
     core.counters.meter.add("zonemta_feedback_total", (record.kind, record.genuine or "none"))
+    for name, labels, number in counted(record):
+        core.counters.meter.add(name, labels, number)
     if core.mail_log is not None:
         fields = came_back(record)
         if core.mail_log.tells and record.about:

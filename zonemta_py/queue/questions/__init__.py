@@ -882,6 +882,7 @@ class FeedbackRow(TypedDict):
     ms: int
     kind: Literal[
         "bounce", "delay", "delivered", "complaint", "unsubscribe", "auto-reply", "challenge", "other", "open", "click",
+        "dmarc-report", "tls-report", "reputation",
     ]  # fmt: skip
     recipient: str
     message: str
@@ -908,6 +909,8 @@ class FeedbackRow(TypedDict):
     """Of a bounce: the provider that had taken the mail, or the site; empty: unknown."""
     raw: NotRequired[Unlisted[str]]
     """Of what nobody understood the message, as text; only where one is asked for."""
+    report: NotRequired[Unlisted[dict[str, Any]]]
+    """What a report on our mail as a whole says; only where one is asked for."""
 
 
 class FeedbackFound(TypedDict):
@@ -935,6 +938,94 @@ def feedback_forget(*, numbers: list[int], all: bool = False) -> int: ...
 # These kept wishes are ones: who wrote them has unsubscribed; how many there were.
 @question
 def feedback_leave(*, numbers: list[int]) -> int: ...
+
+
+class DmarcSums(TypedDict):
+    """What one receiver has reported of a domain."""
+
+    domain: str
+    org: str
+    """Who reports, by its own word."""
+    proof: str
+    """"dkim DOMAIN": whose valid signature the mail had; "key": an operator or a program has given it; empty: none."""
+    reports: int
+    messages: int
+    passed: int
+    ours: int
+    """Of these messages, those from our own sources."""
+    ours_passed: int
+
+
+class SourceSums(TypedDict):
+    """What all receivers with a proof have reported of an address."""
+
+    domain: str
+    ip: str
+    """Empty: unknown."""
+    ours: bool
+    messages: int
+    failed: int
+    """Neither DKIM nor SPF was aligned."""
+    dkim_failed: int
+    spf_failed: int
+
+
+class TlsSums(TypedDict):
+    domain: str
+    org: str
+    proof: str
+    reports: int
+    sessions: int
+    failed: int
+
+
+class TlsFailureSums(TypedDict):
+    domain: str
+    kind: str
+    """The result type (RFC 8460 4.3)."""
+    mx: str
+    policy: str
+    sessions: int
+
+
+class ReputationRow(TypedDict, total=False):
+    """The latest of a domain or address at a provider."""
+
+    provider: str
+    what: Literal["domain", "ip"]
+    name: str
+    day: str
+    reputation: str
+    complaint_rate: float
+    traps: int
+    messages: int
+    begin_s: int
+    bad: bool
+    spf: float
+    dkim: float
+    dmarc: float
+    tls: float
+    errors: float
+    comment: str
+
+
+class ReportsFound(TypedDict):
+    days: int
+    whole: bool
+    """False: there are more reports than are added up for one answer; give fewer days."""
+    dmarc: list[DmarcSums]
+    sources: list[SourceSums]
+    tls: list[TlsSums]
+    tls_failures: list[TlsFailureSums]
+    reputation: list[ReputationRow]
+
+
+# Sums of DMARC and TLS reports about the last days, and the latest reputation.
+@question
+def feedback_reports(*, days: int = 7, domain: str = "") -> ReportsFound: ...
+# Records reports that an operator gives, all fields of `queue.api.Feedback` each; whether each is new.
+@question
+def feedback_import(*, rows: list[list[Any]]) -> list[bool]: ...
 
 
 # -- what runs

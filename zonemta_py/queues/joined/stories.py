@@ -14,6 +14,7 @@ from typing import Any
 
 from zonemta_py.queue import questions
 from zonemta_py.queue.admin.browse.reading import ROWS_MAX
+from zonemta_py.queue.feedback.report_sums import merged
 from zonemta_py.queue.questions.question import Refused
 from zonemta_py.queues.joined.asked import NUMBERS, AskedQueues
 
@@ -150,3 +151,8 @@ async def feedback_ties(queues: AskedQueues, rows: list[list[Any]]) -> list[list
     """Of each what the queue says that knows its message; else that which says most."""
     found = list((await queues.each(questions.feedback_ties, {"rows": rows})).values())
     return [max(several, key=lambda row: (row[3], sum(map(bool, row)))) for several in zip(*found, strict=True)]
+
+
+async def feedback_reports(queues: AskedQueues, **asked: Any) -> Row:
+    parts = list((await queues.each(questions.feedback_reports, asked)).values())
+    return {"days": parts[0]["days"], "whole": all(part["whole"] for part in parts), **merged(parts)}

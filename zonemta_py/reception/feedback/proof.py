@@ -1,5 +1,6 @@
 """Whether a report is its reporter's: checked for `[[return_path.reporters]]` alone, by DKIM (RFC 6376) and SPF (RFC
-7208), and believed only if the author (From) is theirs too, as DMARC asks (RFC 7489 3.1, relaxed).
+7208), and believed only if the author (From) is theirs too, as DMARC asks (RFC 7489 3.1, relaxed). Of reports on our
+mail as a whole, whose signature they have.
 
 A signature that covers only part of the body (l=), is made with SHA-1 or has expired proves nothing; nor does that of a
 message of which only the beginning was kept. What strangers send must not cost time: few signatures are looked at, and
@@ -76,13 +77,35 @@ class Prover:
                 return "spf"
         return ""
 
+    async def signer(self, message: bytes, whole: bool) -> tuple[str, str]:
+        """The author's domain; and that domain, or one above or below it, whose signature is valid, "" if there is
+        none. Anybody may sign for a domain of theirs: this says who has said something, not that it is true. Raises
+        NoRoute."""
+        headers, end = split(message)
+        found = [address for value in headers.all("from") for address in authors(value)]
+        if len(found) != 1 or end > SECTION_BYTES_MAX:
+            return "", ""
+        author = canonical(found[0].rpartition("@")[2])
+        fields = headers.all("dkim-signature") if whole and len(message) <= MESSAGE_BYTES_MAX else []
+        theirs = [
+            one for one in map(_read, range(len(fields)), fields)
+            if one and "." in one.domain and (_below(one.domain, author) or _below(author, one.domain))
+        ]  # fmt: skip
+        for signature in theirs[:SIGNATURES_MAX]:
+            if await self._valid(message, end, signature):
+                return author, signature.domain
+        return author, ""
+
     async def _signed(self, message: bytes, end: int, fields: list[str], reporter: TrustedReporter) -> bool:
         ours = [one for one in map(_read, range(len(fields)), fields) if one and _below(one.domain, reporter.domain)]
         for signature in ours[:SIGNATURES_MAX]:
-            texts = await self._lookups.texts(f"{signature.selector}._domainkey.{signature.domain}")
-            if any(_holds(message, end, signature, text) for text in texts[:SIGNATURES_MAX]):
+            if await self._valid(message, end, signature):
                 return True
         return False
+
+    async def _valid(self, message: bytes, end: int, signature: _Signature) -> bool:
+        texts = await self._lookups.texts(f"{signature.selector}._domainkey.{signature.domain}")
+        return any(_holds(message, end, signature, text) for text in texts[:SIGNATURES_MAX])
 
     async def _passes(self, sent: SentBy, domain: str) -> bool:
         """The null sender is the HELO name's (RFC 7208 2.4)."""

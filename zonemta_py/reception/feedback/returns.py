@@ -12,6 +12,7 @@ Failures: `take` raises QueueRefusal, 451, if the queue or DNS cannot be asked: 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,12 +21,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from zonemta_py.config import Config
+from zonemta_py.config.own_addresses import own_addresses
 from zonemta_py.journal.folders import mta_of
 from zonemta_py.mail.addresses.ours import Ours
 from zonemta_py.mail.classify import NoRoute
 from zonemta_py.mail.reply import Reply
 from zonemta_py.metrics.report import count
-from zonemta_py.queue.api import QueueRefusal, Reception
+from zonemta_py.queue.api import Feedback, QueueRefusal, Reception
 from zonemta_py.reception.connection_limits import network_of
 from zonemta_py.reception.feedback.proof import Lookups, Prover, SentBy
 
@@ -40,6 +42,8 @@ NOT_TAKEN = Reply(451, "4.3.0", "Local error, try again later")
 _BURST_S = 10
 _DAY_MS = 86_400_000
 _PROVABLE = ("bounce", "complaint", "postmaster")
+_REPORTED = ("report", *_PROVABLE)
+"""At which addresses reports on our mail are taken, if there is one for them."""
 
 
 class Returns:
@@ -55,7 +59,8 @@ class Returns:
         if config.server.sender_domains:
             self.domains = replace(path.domains, more=partial(_is_return_path, _book(config), now_s))
         self._queue, self._clock_ms, self._now_s = queue, clock_ms, now_s
-        self._prover = Prover(path.reporters, lookups) if path.reporters and lookups else None
+        self._prover = Prover(path.reporters, lookups) if (path.reporters or path.reports) and lookups else None
+        self._reports, self._own = bool(path.reports), own_addresses(config)
         self._at_once, self._per_second = path.at_once, path.per_second
         self._clients = Counter[str]()
         self._left, self._seen_s = path.per_second * _BURST_S, now_s()
@@ -99,10 +104,14 @@ class Returns:
         from zonemta_py.mail.feedback.read import read
         from zonemta_py.reception.feedback.rows import Came, rows
 
-        report = read(beginning, sent.sender)
-        genuine = await self._proof(ours, beginning, whole, sent)
-        came = Came(beginning, report, genuine, not sent.sender)
-        found = [row for one in ours for row in rows(one, came, self.domains, self.today)]
+        found = list[Feedback]()
+        if self._reports and any(one.purpose in _REPORTED for one in ours):
+            ours, found = await self._aggregates(ours, beginning, whole, sent)
+        if ours:
+            report = read(beginning, sent.sender)
+            genuine = await self._proof(ours, beginning, whole, sent)
+            came = Came(beginning, report, genuine, not sent.sender)
+            found += [row for one in ours for row in rows(one, came, self.domains, self.today)]
         try:
             new = await self._queue.feedback(found)
         except ValueError:
@@ -110,6 +119,36 @@ class Returns:
             raise QueueRefusal(NOT_TAKEN) from None
         for row, first in zip(found, new, strict=True):
             count("zonemta_returns_total", (row.kind, (row.genuine or "unproven") if first else "repeated"))
+
+    async def _aggregates(
+        self, ours: Sequence[Ours], beginning: bytes, whole: bool, sent: SentBy
+    ) -> tuple[Sequence[Ours], list[Feedback]]:
+        """The addresses at which it is still to be read as anything else; rows of the reports on our mail that it has.
+        They are read beside the loop: those with ten thousand rows take a while. Raises QueueRefusal."""
+        from zonemta_py.mail.feedback.report import Report
+        from zonemta_py.mail.reports.letters import read_reports
+        from zonemta_py.reception.feedback.rows import Came, report_rows, unread_report
+
+        reports, refused = await asyncio.to_thread(read_reports, beginning, self._own)
+        if not (reports or refused):
+            return ours, []
+        author, signer = await self._signer(beginning, whole)
+        if reports:
+            return [one for one in ours if one.purpose not in _REPORTED], report_rows(reports, author, signer)
+        if not whole:
+            refused = f"the message is longer than return_path.read_bytes ({self.read_bytes:,})"
+        came = Came(beginning, Report("", [], "", "", "", {}, ""), "", not sent.sender)
+        kept = [unread_report(one.address, came, author, refused) for one in ours if one.purpose == "report"]
+        return [one for one in ours if one.purpose != "report"], kept
+
+    async def _signer(self, beginning: bytes, whole: bool) -> tuple[str, str]:
+        """Raises QueueRefusal."""
+        if self._prover is None:
+            return "", ""
+        try:
+            return await self._prover.signer(beginning, whole)
+        except NoRoute:
+            raise QueueRefusal(NO_DNS) from None
 
     async def _proof(self, ours: Sequence[Ours], beginning: bytes, whole: bool, sent: SentBy) -> str:
         """Raises QueueRefusal."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from zonemta_py.mail.addresses.authors import authors
@@ -23,6 +24,8 @@ from zonemta_py.mail.feedback.answers import is_automatic
 from zonemta_py.mail.feedback.parts import fields_of
 from zonemta_py.mail.feedback.report import KINDS, Found, Report
 from zonemta_py.mail.headers import Headers
+from zonemta_py.mail.reports.letters import AggregateReport
+from zonemta_py.mail.reports.words import sentence
 from zonemta_py.queue.api import Feedback
 
 RAW_BYTES_MAX = 32_768
@@ -54,6 +57,26 @@ def rows(ours: Ours, came: Came, domains: ReturnDomains, today: int) -> list[Fee
         genuine = "token" if told.purpose == "verp" else came.genuine
         return [_about(_row(found, came, ours, genuine, 0), told.returned, found.recipient)]
     return [_row(found, came, ours, came.genuine, at) for at, found in enumerate(came.report.found[:ROWS_MAX])]
+
+
+def report_rows(reports: Sequence[AggregateReport], author: str, signer: str) -> list[Feedback]:
+    """Of reports on our mail as a whole. author: the domain of the mail's author; signer: whose signature is valid, ""
+    none. Who can sign for another domain cannot keep a report out by saying the same before."""
+    return [
+        Feedback(
+            one.kind, text=sentence(one.kind, one.said), reporter=signer or author, form=one.kind.partition("-")[0],
+            via="smtp", genuine="dkim" if signer else "", name=f"{one.name}\n{signer}", report=one.said,
+        )
+        for one in reports
+    ]  # fmt: skip
+
+
+def unread_report(address: str, came: Came, author: str, why: str) -> Feedback:
+    """What is meant as such a report and is not read: kept for an operator."""
+    return Feedback(
+        "other", text=f"a report that is not read: {why}", reporter=author, via="smtp",
+        name=_name(came, Ours("report", address), 0), raw=came.beginning[:RAW_BYTES_MAX],
+    )  # fmt: skip
 
 
 def _asks(came: Came) -> bool:

@@ -15,6 +15,8 @@ ROWS_MAX = 1_000
 Kind = Literal[
     "bounce", "delay", "delivered", "complaint", "unsubscribe", "auto-reply", "challenge", "other", "open", "click",
 ]  # fmt: skip
+Aggregate = Literal["dmarc-report", "tls-report", "reputation"]
+"""Reports on our mail as a whole."""
 Provider = Literal["ses", "sendgrid", "mailgun", "postmark"]
 MessageId = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 
@@ -73,7 +75,7 @@ class WebhookTaken(Recorded):
 
 
 class FoundRow(Model):
-    kind: Kind
+    kind: Kind | Aggregate
     recipient: str
     code: int
     enhanced: str

@@ -19,13 +19,15 @@ from typing import Annotated, Any, NamedTuple
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from zonemta_py.config import Right
+from zonemta_py.config.own_addresses import own_addresses
 from zonemta_py.mail.addresses.ours import NotOurs, Ours
 from zonemta_py.mail.feedback.providers import webhooks
 from zonemta_py.mail.feedback.read import read
 from zonemta_py.mail.list_id import campaign_scope
+from zonemta_py.mail.reports.letters import read_reports
 from zonemta_py.queue import questions
 from zonemta_py.queue.api import EVERYBODY, Feedback
-from zonemta_py.reception.feedback.rows import Came, rows
+from zonemta_py.reception.feedback.rows import Came, report_rows, rows
 from zonemta_py.reception.scope import KeyScope, names
 from zonemta_py.reception.suppression_scopes import is_own, written
 from zonemta_py.web.api.feedback.webhooks import BODY_BYTES_MAX, Proven
@@ -93,31 +95,65 @@ async def report(
     to: Annotated[models.Line, Query(description="The address it came to: one with our token proves it.")] = "",
     proven: Annotated[bool, Query(description="You have checked who wrote it (DKIM, SPF).")] = False,
 ) -> Response:
-    """A whole message (message/rfc822): a bounce, a complaint, an automatic reply, in any form. Unless its address, an
+    """A whole message (message/rfc822): a bounce, a complaint, an automatic reply, in any form; with a key that has no
+    scope also a DMARC aggregate report or a TLS report, which counts if you have proven it. Unless its address, an
     enclosed return path of ours or you prove it, it is recorded and shown, and nothing follows from it."""
     here = _asked(request)
     reading.media_type(request, reading.MAIL)
     message = b"".join([block async for block in reading.blocks(request, here.config.limits.message_bytes)])
     domains, today = here.config.return_path.domains, here.site.clock_ms() // _DAY_MS
+    who = visit(request).key
     try:
         ours = domains.find(to, today) if to else None
     except NotOurs as error:
         raise invalid([FieldError("to", f"{error}; give the address that it came to, or none")]) from None
+    if not who.scope.bound and (aggregates := await _aggregates(here, message, proven)):
+        return answer({"form": aggregates[0].form, "rows": await _told(here, aggregates)})
     said = await asyncio.to_thread(read, message)
     came = Came(message[:BEGINNING_BYTES], said, "key" if proven else "", null=True)
     found = rows(ours or Ours("bounce", to), came, domains, today)
     for row in found:
         row.via = "http"
-    who = visit(request).key
     found, left_out = await _within(here, who.scope, who.name, found)
     if left_out and not found:
         raise RequestProblem("no-right", f"the key {who.name!r}: {left_out[0]}")
+    return answer({"form": said.form, "rows": await _told(here, found)})
+
+
+async def _aggregates(here: RequestContext, message: bytes, proven: bool) -> list[Feedback]:
+    """Rows of DMARC and TLS reports in a message."""
+    found, _ = await asyncio.to_thread(read_reports, message, own_addresses(here.config))
+    return [replace(row, via="http", genuine="key" if proven else "") for row in report_rows(found, "", "")]
+
+
+async def _told(here: RequestContext, found: list[Feedback]) -> list[dict[str, Any]]:
     new = await here.queue.feedback(found)
-    told = [
+    return [
         {"kind": row.kind, "recipient": row.recipient, "code": row.code, "enhanced": row.enhanced, "text": row.text,
          "genuine": row.genuine, "recorded": fresh} for row, fresh in zip(found, new, strict=True)
     ]  # fmt: skip
-    return answer({"form": said.form, "rows": told})
+
+
+@router.get(
+    "/feedback/reports",
+    summary="What receivers report about our mail",
+    response_model=document(questions.ReportsFound, closed=True),
+    openapi_extra=needs(_RIGHT, "read"),
+    responses=described(422),
+)
+async def reports(
+    request: Request,
+    days: Annotated[int, Query(ge=1, le=400, description="Reports about so many days up to today.")] = 7,
+    domain: Annotated[
+        str, Query(max_length=255, pattern="^[^ ]*$", description="Only about this domain of ours.")
+    ] = "",
+) -> Response:
+    """Sums of DMARC and TLS reports by receiver, the sources that were not aligned, and the latest reputation of each
+    domain and address. For keys without a scope, since the reports are about domains that tenants may share."""
+    here, who = _asked(request, "read"), visit(request).key
+    if who.scope.bound:
+        raise RequestProblem("no-right", f"the key {who.name!r} has a scope; reports are shown to one without")
+    return answer(await here.ask(questions.feedback_reports, days=days, domain=domain.lower()))
 
 
 @router.post(
@@ -179,7 +215,9 @@ async def take(
 )
 async def every(
     request: Request,
-    kind: Annotated[feedback_rows.Kind | None, Query(description="Only of this kind.")] = None,
+    kind: Annotated[
+        feedback_rows.Kind | feedback_rows.Aggregate | None, Query(description="Only of this kind.")
+    ] = None,
     recipient: Annotated[models.Address | None, Query(description="Only about this recipient.")] = None,
     campaign: Annotated[models.Name | None, Query(description="Only of this campaign.")] = None,
     message: Annotated[feedback_rows.MessageId | None, Query(description="Only about this message.")] = None,

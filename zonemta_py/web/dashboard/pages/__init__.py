@@ -30,6 +30,7 @@ PAGES: dict[str, Handler] = {
     "/suppressions": campaigns.suppressions,
     "/feedback": campaigns.feedback,
     "/feedback/{number}": campaigns.feedback_one,
+    "/reports": campaigns.reports,
     "/tasks": queue.tasks,
     "/tasks/{id}": queue.task,
     "/configuration": zones.configuration,

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from zonemta_py.journal.records.people import KINDS as FEEDBACK_KINDS
+from zonemta_py.mail.reports.words import share
 from zonemta_py.queue import questions
 from zonemta_py.queue.suppression.entry import KINDS
 from zonemta_py.reception.scope import EVERYTHING
@@ -112,6 +113,19 @@ async def feedback_one(desk: Desk, request: Request) -> Response:
     if request.state.session.holder.role != "admin":  # who sees no content of mail
         row["raw"] = ""
     return desk.page(request, "feedback", row=row)
+
+
+async def reports(desk: Desk, request: Request) -> Response:
+    asked, wrong = request.query_params, ""
+    days, domain = asked.get("days", "") or "7", asked.get("domain", "").strip().lower()
+    found: questions.ReportsFound = {
+        "days": 0, "whole": True, "dmarc": [], "sources": [], "tls": [], "tls_failures": [], "reputation": []
+    }  # fmt: skip
+    try:
+        found = await desk.ask(questions.feedback_reports, days=_number(days), domain=domain)
+    except Wrong as error:
+        wrong = str(error)
+    return desk.page(request, "reports", found=found, days=days, domain=domain, wrong=wrong, share_of=share)
 
 
 def _number(text: str) -> int:
