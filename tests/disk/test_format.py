@@ -109,6 +109,9 @@ def test_every_key_is_listed() -> None:
         keys.STANDING_STATE.decode(),
         keys.lesson(0).decode().replace("0" * 16, "<number>"),
         keys.spooled("<id>").decode(),
+        keys.domain("<name>").decode(),
+        keys.DOMAINS_STATE.decode(),
+        keys.SENT_ABOUT.decode() + "<id> [<address>]",
         keys.moving_to(7).decode().replace("7", "<queue>"),
         keys.moving_from(7).decode().replace("7", "<queue>"),
         keys.moving_away("<zone>").decode(),
@@ -303,7 +306,17 @@ def test_an_entry_of_the_suppression_list_is_what_it_was(body: str, entry: Suppr
 
 def test_what_older_queues_did_not_write_is_filled_in() -> None:
     """A START of six fields, an outcome of six, a way of five."""
-    assert StartRecord.of([5, ID, "z", "z.test", ["c@z.test"], MS]) == (5, ID, "z", "z.test", ["c@z.test"], MS, "", 0)
+    assert StartRecord.of([5, ID, "z", "z.test", ["c@z.test"], MS]) == (
+        5,
+        ID,
+        "z",
+        "z.test",
+        ["c@z.test"],
+        MS,
+        "",
+        0,
+        None,
+    )
     delivery = DeliveryRecord.of(
         [5, ID, "z", "x.test", [[BOUNCED, 550, "5.1.1", "no", "rcpt", ["c@z.test"]]], ["mx", "", "", MS, 3]]
     )
@@ -346,7 +359,7 @@ def test_a_recipient_says_since_when_and_until_when_it_waits(value: Any, who: Wh
 
 def test_the_rows_of_an_envelope() -> None:
     """A newer queue may say more of a recipient, an older one less."""
-    rows = EnvelopeRecord(ID, {}, [["z", "a@b.c", 3, "rfc822;x", 9], ["z", "d@b.c"]]).rows()
+    rows = EnvelopeRecord(ID, {}, [["z", "a@b.c", 3, "rfc822;x", None, 9], ["z", "d@b.c"]]).rows()
     assert rows == [RecipientRow("z", "a@b.c", 3, "rfc822;x"), RecipientRow("z", "d@b.c", 0, None)]
 
 
@@ -356,9 +369,9 @@ def test_rows_of_a_newer_queue_are_read() -> None:
         [1, 250, "2.0.0", "ok", "dot", ["a@b.c"], False, "", "", True, ["p", "h", ""]],
         ["mx", "", "", 0, 0, "", "", "", []],
     )
-    body = [1, ID, "z", "b.c", [[*outcome, "new"]], [*trace, "new"], None, "new"]
-    assert DeliveryRecord.of(body) == (1, ID, "z", "b.c", [tuple(outcome)], tuple(trace), None)
+    body = [1, ID, "z", "b.c", [[*outcome, "new"]], [*trace, "new"], None, None, "new"]
+    assert DeliveryRecord.of(body) == (1, ID, "z", "b.c", [tuple(outcome)], tuple(trace), None, None)
     row = [ID, "z", "a@b.c", MS, "retry", "b.c"]
-    assert InDoubtRecord.of([[1], [[*row, "why", "new"]]]) == ([1], [(*row, "why")])
-    assert InDoubtRecord.of([[1], [row]]) == ([1], [(*row, "")])
+    assert InDoubtRecord.of([[1], [[*row, "why", None, "new"]]]) == ([1], [(*row, "why", None)])
+    assert InDoubtRecord.of([[1], [row]]) == ([1], [(*row, "", None)])
     assert Who.of(["a@b.c", 1, 2, 3, "new"]) == ("a@b.c", 1, 2, 3)

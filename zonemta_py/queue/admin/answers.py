@@ -21,8 +21,8 @@ from zonemta_py.queue.admin import (
     metrics,
     orders,
     readiness,
-    reroutes,
     reports,
+    reroutes,
     suppressions,
     suspensions,
 )
