@@ -126,6 +126,11 @@ class Rig:
         )
 
 
+def ready(rig: Rig) -> None:
+    """Once clients are answered."""
+    asyncio.run(rig.mta.taking())
+
+
 @pytest.fixture(params=[1, 2])
 def rig(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rig]:
     named = {name: keys.new_key() for name in ("operator", "acme", "other")}
