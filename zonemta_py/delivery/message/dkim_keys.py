@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zonemta_py.config import Config, ConfigError, DkimKey
-from zonemta_py.delivery.message.domain_terms import DomainTerms
+from zonemta_py.delivery.message.domain_terms import shared
 from zonemta_py.mail.dkim.signature import Key, KeyUnusable
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class DkimKeys:
             if settings.state == "active":
                 self._by_domain.setdefault(settings.domain, []).append(_File(settings))
         self._third_party = config.signing.third_party
-        self._domains = DomainTerms(config) if config.server.sender_domains else None
+        self._domains = shared(config) if config.server.sender_domains else None
 
     def __bool__(self) -> bool:
         return bool(self._by_domain) or self._domains is not None

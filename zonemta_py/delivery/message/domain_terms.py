@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
+from pathlib import Path
 
 from zonemta_py.config import Config
 from zonemta_py.disk.domain_book import BookUnreadable, DomainBook
@@ -24,10 +25,10 @@ KEYS_MAX = 2_000
 
 
 class DomainTerms:
-    """For one process."""
+    """Of a process: return paths, links and signatures share one (`shared`). folder: the MTA's."""
 
-    def __init__(self, config: Config) -> None:
-        self._book = DomainBook(mta_of(config.folder))
+    def __init__(self, folder: Path) -> None:
+        self._book = DomainBook(folder)
         self._keys = OrderedDict[tuple[str, str, str], Key]()
         self._fault = ""
 
@@ -64,3 +65,12 @@ class DomainTerms:
         if fault != self._fault:
             log.error("%s; mail has the return paths and links of the configuration until then", fault)
         self._fault = fault
+
+
+_shared: dict[Path, DomainTerms] = {}
+
+
+def shared(config: Config) -> DomainTerms:
+    """The one of this process."""
+    folder = mta_of(config.folder)
+    return _shared.setdefault(folder, DomainTerms(folder))

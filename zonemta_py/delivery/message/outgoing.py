@@ -198,6 +198,6 @@ class LinkMaker:
 def _domain_terms(config: Config) -> DomainTerms | None:
     if not config.server.sender_domains:
         return None
-    from zonemta_py.delivery.message.domain_terms import DomainTerms  # here: SQLite, where there may be any
+    from zonemta_py.delivery.message.domain_terms import shared  # here: SQLite, where there may be any
 
-    return DomainTerms(config)
+    return shared(config)
