@@ -103,7 +103,10 @@ def test_a_customers_day(world: tuple[Day, dict[str, Api], Sink]) -> None:
     assert BACKUP not in {one.sent_by(f"r{number}@pool.test") for number in range(60)}
     people = [who for each in sink.messages for who in each.recipients]
     assert len(people) == len(set(people)) == 61
-    assert all(each.sender.endswith("@bounces.cust.test") for each in sink.messages)
+    after = [
+        each for each in sink.messages if not {"r0@pool.test", "r1@pool.test", "r2@pool.test"} & {*each.recipients}
+    ]
+    assert all(each.sender.endswith("@bounces.cust.test") for each in after)  # a domain holds within a second
 
 
 def test_the_day_is_short() -> None:

@@ -170,9 +170,9 @@ def test_a_customers_domain(rig: Rig) -> None:
     row = rig.ask("POST", "/domains/cust.test/check", key="acme")
     assert {one["status"] for one in row["records"]} == {"ok"}
     assert (row["signs"], row["uses_return_path"], row["uses_link"]) == (True, True, True)
-    start = time.monotonic()
-    while not rig.is_signed(mail := rig.send()):
-        assert time.monotonic() < start + 2, "a change holds within a second"
+    time.sleep(1)  # a change holds within a second, in each sender
+    mail = rig.send()
+    assert rig.is_signed(mail)
     assert mail.sender.endswith("@bounces.cust.test")
     assert b"https://news.cust.test/mail/" in mail.body
     below = rig.send("ann@mail.cust.test")
@@ -208,7 +208,10 @@ def test_a_customers_domain(rig: Rig) -> None:
     row = rig.ask("POST", "/domains/cust.test/check", key="acme")
     assert [key["state"] for key in row["keys"]] == ["retired", "signs"]
     selector = row["keys"][1]["selector"].encode()
-    rig.until(lambda: b"s=" + selector in (mail := rig.send()).body and rig.is_signed(mail))
+    time.sleep(1)
+    mail = rig.send()
+    assert b"s=" + selector in mail.body
+    assert rig.is_signed(mail)
 
     # It survives a kill of everything, and the loss of what other processes read.
     rig.mta.end()
@@ -221,7 +224,8 @@ def test_a_customers_domain(rig: Rig) -> None:
     assert again.sender.endswith("@bounces.cust.test")
     rig.ask("DELETE", "/domains/cust.test", key="acme")
     rig.ask("GET", "/domains/cust.test", key="acme", status=404)
-    rig.until(lambda: b"DKIM-Signature" not in rig.send().body)
+    time.sleep(1)
+    assert b"DKIM-Signature" not in rig.send().body
 
 
 def test_what_was_answered_is_there_after_a_kill(rig: Rig) -> None:
