@@ -222,10 +222,15 @@ def _used(name: str, used: bool) -> str:
 
 def lacking(row: questions.DomainRow) -> str:
     """Which records are not right, as far as DNS was asked."""
-    seen = {one["record"]: one["status"] for one in row["seen"]}
+    seen = {one["record"]: one for one in row["seen"]}
     needed = [key["selector"] for key in row["keys"] if key["state"] != "retired"]
     needed += ["return_path", "spf"] * bool(row["return_path"]) + ["link"] * bool(row["link"])
-    return ", ".join(name for name in needed if seen.get(name, "missing") in ("missing", "wrong"))
+    return ", ".join(name for name in needed if name not in seen or not _right(seen[name]))
+
+
+def _right(one: questions.DomainRecordSeen) -> bool:
+    """Also where DNS did not answer just now, and had it before."""
+    return one["status"] == "ok" or (one["status"] == "unknown" and one["ok_ms"] > 0)
 
 
 def _print(chosen: Config, row: questions.DomainRow, json: bool) -> None:
@@ -246,12 +251,13 @@ def _print(chosen: Config, row: questions.DomainRow, json: bool) -> None:
         return print_table(title, ("record", "name", "type", "value", "status", "notes"), records)
     cells = [(record, name, kind, status, notes) for record, name, kind, _, status, notes in records]
     print_table(title, ("record", "name", "type", "status", "notes"), cells, "", ("name", "notes"))
-    wrong = [one for one in whole["records"] if one["status"] != "ok"]
+    retired = {key["selector"] for key in row["keys"] if key["state"] == "retired"}
+    wrong = [one for one in whole["records"] if one["status"] != "ok" and one["record"] not in retired]
     for one in wrong:
         print(printable(f"publish: {one['line']}"))
     asked = max((one["at_ms"] for one in whole["records"]), default=0)
     if asked:
-        print_aside(f"DNS was asked {when.since(asked, now_ms)} ago")
+        print_aside(f"DNS was asked {when.since(asked, now_ms)}")
     elif wrong:
         print_aside(f"then: zonemta domain check {row['name']}")
     return None
