@@ -36,7 +36,9 @@ BEYOND = (
     "is neither a message's id nor an address", "the filter is empty", "is not a cursor", " sets no ", "to be set",
     "comes back when its task", "not of the form that", "which the template asks for", "a template cannot name",
     "several messages need the header", "the template's from is another", "correct the field or the template",
-    " no attachment ", "the body is empty", "is not a media type",
+    " no attachment ", "the body is empty", "is not a media type", "is not a domain; write",
+    "is not a private key in PEM",
+    "needs VERP addresses", "needs the listener for links", "is not a tenant",
 )  # fmt: skip
 """What no schema can say: it depends on other parts of the request, or on the configuration."""
 LONGEST = (("maxLength", VALUE_CHARACTERS_MAX), ("maxItems", COLUMNS_MAX), ("maxItems", IDS_MAX))

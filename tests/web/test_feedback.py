@@ -247,7 +247,7 @@ def test_reports_on_our_mail(open_http: Any) -> None:
     for proven, recorded in ((True, True), (True, False), (False, True)):
         answer = hook.post("/v1/feedback/report", content=message, headers=mail, params={"proven": proven}).json()
         assert (answer["form"], answer["rows"][0]["recorded"]) == ("dmarc", recorded)
-    found = hook.get("/v1/feedback/reports", params={"days": 2}).json()
+    found = hook.get("/v1/reports", params={"days": 2}).json()
     assert sorted((row["proof"], row["messages"], row["passed"]) for row in found["dmarc"]) == [
         ("", 13, 10),
         ("key", 13, 10),
@@ -255,9 +255,9 @@ def test_reports_on_our_mail(open_http: Any) -> None:
     assert [(row["ip"], row["ours"], row["failed"]) for row in found["sources"]] == [
         ("203.0.113.7", False, 3), ("192.0.2.9", False, 0)
     ]  # fmt: skip
-    assert hook.get("/v1/feedback/reports", params={"domain": "other.test"}).json()["dmarc"] == []
-    assert hook.get("/v1/feedback/reports", params={"days": 0}).status_code == 422
-    refused = door.client_with("zmta_acme").get("/v1/feedback/reports")
+    assert hook.get("/v1/reports", params={"domain": "other.test"}).json()["dmarc"] == []
+    assert hook.get("/v1/reports", params={"days": 0}).status_code == 422
+    refused = door.client_with("zmta_acme").get("/v1/reports")
     assert (refused.status_code, "has a scope" in refused.text) == (403, True)
     answer = door.client_with("zmta_acme").post("/v1/feedback/report", content=message, headers=mail)
     assert "dmarc" not in answer.text

@@ -112,7 +112,7 @@ async def every(
     summary="A sender domain, and the DNS records to publish",
     response_model=SenderDomainDocument,
     openapi_extra=needs("domains", "read"),
-    responses=described(404, 422),
+    responses=described(404, 409, 422),
 )
 async def one(request: Request, name: _Path) -> Response:
     here, who = request_context(request), visit(request).key
@@ -125,7 +125,7 @@ async def one(request: Request, name: _Path) -> Response:
     summary="Make or change a sender domain",
     response_model=SenderDomainDocument,
     openapi_extra=reading.body_of("DomainChange") | needs("domains"),
-    responses=described(400, 413, 415, 422),
+    responses=described(400, 409, 413, 415, 422),
 )
 async def put(request: Request, name: _Path) -> Response:
     """A new one gets a DKIM key. Nothing of it is used before its records are seen in DNS: by POST …/check, or within
@@ -151,7 +151,7 @@ async def put(request: Request, name: _Path) -> Response:
     summary="Ask DNS for a sender domain's records now",
     response_model=SenderDomainDocument,
     openapi_extra=needs("domains"),
-    responses=described(404, 422),
+    responses=described(404, 409, 422),
 )
 async def check(request: Request, name: _Path) -> Response:
     """What is right is used from then on."""
@@ -166,7 +166,7 @@ async def check(request: Request, name: _Path) -> Response:
     summary="Begin to change a sender domain's DKIM key",
     response_model=SenderDomainDocument,
     openapi_extra=reading.body_of("DomainRotation") | needs("domains"),
-    responses=described(400, 404, 413, 415, 422),
+    responses=described(400, 404, 409, 413, 415, 422),
 )
 async def rotate(request: Request, name: _Path) -> Response:
     """The new key signs once its record is seen; until then the present one does. What was signed by that is on its way
@@ -186,7 +186,7 @@ async def rotate(request: Request, name: _Path) -> Response:
     summary="Remove a sender domain",
     response_model=RemovedDomain,
     openapi_extra=needs("domains"),
-    responses=described(404, 422),
+    responses=described(404, 409, 422),
 )
 async def remove(request: Request, name: _Path) -> Response:
     """Its keys are gone, too. What comes back to its own return paths is refused from then on."""

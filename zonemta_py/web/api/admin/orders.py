@@ -132,7 +132,7 @@ async def reroute(request: Request) -> Response:
     return answer(row)
 
 
-@router.delete("/reroutes", **operation("operate", "End a reroute", document(rows.RerouteEnded, closed=True), 404))
+@router.delete("/reroutes", **operation("operate", "End a reroute", document(rows.RerouteEnded, closed=True), 404, 409))
 async def end_reroute(
     request: Request,
     zone: Annotated[str, Query(max_length=100, description="Its zone; default: any.")] = "",

@@ -135,7 +135,7 @@ async def _told(here: RequestContext, found: list[Feedback]) -> list[dict[str, A
 
 
 @router.get(
-    "/feedback/reports",
+    "/reports",
     summary="What receivers report about our mail",
     response_model=document(questions.ReportsFound, closed=True),
     openapi_extra=needs(_RIGHT, "read"),
