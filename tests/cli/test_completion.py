@@ -75,7 +75,7 @@ def test_commands_of_plugins(tmp_path: Path) -> None:
     )
     (tmp_path / "c.toml").write_text(f'[plugins]\nenabled = ["{tmp_path}/greeter.py"]\n')
     file = str(tmp_path / "c.toml")
-    assert completed("zonemta su", 1, ZONEMTA_CONFIG=file) == ["suppression", "surprise", "suspend"]
+    assert completed("zonemta su", 1, ZONEMTA_CONFIG=file) == ["summary", "suppression", "surprise", "suspend"]
     assert completed("zonemta surprise --lo", 2, ZONEMTA_CONFIG=file) == ["--loud"]
 
 

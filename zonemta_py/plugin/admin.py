@@ -38,6 +38,7 @@ ORDERS: frozenset[Question[..., Any]] = frozenset((
     questions.adopt, questions.backup, questions.campaign_cancel, questions.campaign_complete,
     questions.campaign_decide, questions.campaign_pause, questions.campaign_put, questions.campaign_resume,
     questions.campaign_schedule, questions.campaign_text, questions.cluster_balance, questions.cluster_move,
+    questions.domain_looked, questions.domain_put, questions.domain_remove,
     questions.cluster_move_zone, questions.drain, questions.drop, questions.feedback_forget, questions.feedback_import,
     questions.feedback_leave,
     questions.forget, questions.guard_release, questions.in_doubt_acknowledge, questions.lift, questions.release,

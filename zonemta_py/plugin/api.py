@@ -28,10 +28,10 @@ TASKS_MAX = 50
 """Background tasks of one plugin in a process."""
 COMMANDS = frozenset((
     "accounts", "address", "api-key", "backup", "campaign", "cluster", "completion", "config", "dkim", "doctor",
-    "drain", "events", "explain", "feedback", "forget", "fsck", "help", "init", "journal", "lake", "lanes", "lift",
-    "log", "mailq", "plugin", "postqueue", "postsuper", "qshape", "queue", "reload", "report", "resume", "ring",
-    "route", "rules", "run", "send", "sendmail", "sink", "srs", "standing", "status", "stop", "suppression",
-    "suspend", "task", "tls", "top", "trace", "verp", "warmup", "whatif",
+    "domain", "drain", "events", "explain", "feedback", "forget", "fsck", "help", "init", "journal", "lake", "lanes",
+    "lift", "log", "mailq", "plugin", "postqueue", "postsuper", "qshape", "queue", "reload", "report", "reroute",
+    "resume", "ring", "route", "rules", "run", "send", "sendmail", "sink", "srs", "standing", "status", "stop",
+    "summary", "suppression", "suspend", "task", "tls", "top", "trace", "verp", "warmup", "whatif",
 ))  # fmt: skip
 """Of zonemta itself, which no plugin may take."""
 _FIELD_NAME = re.compile(r"[!-9;-~]+")

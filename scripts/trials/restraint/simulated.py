@@ -188,7 +188,7 @@ class Queue(Process):
         self.clock = Steady(clock, self._kept["clock"] if self._kept else None, clock.ms() if before else 0)
         callbacks = QueueCallbacks(
             rekey=_never, changed=self.soon, unpin=_nothing, requeued=_never, record=_nothing, looked_up=_nothing,
-            terms_of=lambda id: {"size": self._of[id].size}, halted=lambda: (),
+            terms_of=lambda id: {"size": self._of[id].size}, halted=lambda: (), rehome=_never,
         )  # fmt: skip
         self._dns = Dns()
         self.schedule = Schedule(world.config(number), world.store, {}, self.clock, self._dns, callbacks)

@@ -81,11 +81,11 @@ def test_only_days_that_change_are_made_again(spark, tmp_path, journal):
         journal.pass_time(days=1)
     first, second = sorted({row["day"] for row in journal.rows})
     place(tmp_path, [row for row in journal.rows if row["day"] == first])
-    assert [done.days for done in update.update(spark, tmp_path)] == [None] * 4
+    assert [done.days for done in update.update(spark, tmp_path)] == [None] * len(update.JOBS)
     later = [row | {"segment": "9.journal"} for row in journal.rows if row["day"] == second]
     place(tmp_path, later)
-    assert [done.days for done in update.update(spark, tmp_path)] == [(second,)] * 3 + [()]
-    assert [done.days for done in update.update(spark, tmp_path)] == [()] * 4
+    assert [done.days for done in update.update(spark, tmp_path)] == [(second,)] * 3 + [()] * 2
+    assert [done.days for done in update.update(spark, tmp_path)] == [()] * len(update.JOBS)
     assert table.manifest(tmp_path, "deliveries").days == {str(first): 1, str(second): 2}
     forced = update.update(spark, tmp_path, ["outcomes"], days=[first])
     assert [(done.name, done.days) for done in forced] == [("outcomes", (first,))]

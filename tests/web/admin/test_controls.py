@@ -18,7 +18,7 @@ CONTROLS = [*map(chr, range(0x20)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202
 LINES = {"\t", "\n", "\r", "\x0c", "\x85", "\u2028", "\u2029"}
 """What a text of several lines may have."""
 EACH = 3
-SEVERAL_LINES = {"text", "html", "mjml", "raw"}
+SEVERAL_LINES = {"text", "html", "mjml", "raw", "private_key"}
 BASE64 = {"template", "content"}
 
 

@@ -865,6 +865,7 @@ def domain_put(
 def domain_looked(*, name: str, found: dict[str, list[str]], now_ms: int = 0) -> DomainRow: ...
 @question
 def domain_remove(*, name: str, own: list[str] | None = None, by: str = "") -> bool: ...  # Whether it was there.
+# One; none if there is none, or if it is not of these tenants.
 @question
 def domain(*, name: str, own: list[str] | None = None) -> DomainRow | None: ...
 @question

@@ -31,6 +31,7 @@ def _domain(value: str) -> str:
 
 
 DomainName = Annotated[str, AfterValidator(_domain), WithJsonSchema({"type": "string", "examples": ["example.com"]})]
+_Pem = Annotated[models.Body, Field(max_length=PEM_BYTES_MAX)]
 _Path = Annotated[DomainName, Path(description="The domain of its senders' addresses.")]
 
 
@@ -48,7 +49,7 @@ class DomainChange(Model):
     """Of the key that is given or made."""
     algorithm: Literal["rsa", "ed25519"] = "rsa"
     """Of the key that is made."""
-    private_key: Annotated[str, Field(max_length=PEM_BYTES_MAX)] | None = None
+    private_key: _Pem | None = None
     """PEM, of a key that you have; default: one is made when there is none."""
 
 
@@ -57,7 +58,7 @@ class DomainRotation(Model):
 
     selector: Annotated[str, Field(pattern=_SELECTOR)] | None = None
     algorithm: Literal["rsa", "ed25519"] = "rsa"
-    private_key: Annotated[str, Field(max_length=PEM_BYTES_MAX)] | None = None
+    private_key: _Pem | None = None
 
 
 class DomainRecord(Model):
@@ -108,93 +109,93 @@ async def every(
 
 
 @router.get(
-    "/domains/{name}",
+    "/domains/{domain}",
     summary="A sender domain, and the DNS records to publish",
     response_model=SenderDomainDocument,
     openapi_extra=needs("domains", "read"),
     responses=described(404, 409, 422),
 )
-async def one(request: Request, name: _Path) -> Response:
+async def one(request: Request, domain: _Path) -> Response:
     here, who = request_context(request), visit(request).key
     who.check("domains", "read")
-    return answer(sender_domains.with_records(here.config, await _known(here, name, who)))
+    return answer(sender_domains.with_records(here.config, await _known(here, domain, who)))
 
 
 @router.put(
-    "/domains/{name}",
+    "/domains/{domain}",
     summary="Make or change a sender domain",
     response_model=SenderDomainDocument,
     openapi_extra=reading.body_of("DomainChange") | needs("domains"),
     responses=described(400, 409, 413, 415, 422),
 )
-async def put(request: Request, name: _Path) -> Response:
+async def put(request: Request, domain: _Path) -> Response:
     """A new one gets a DKIM key. Nothing of it is used before its records are seen in DNS: by POST …/check, or within
     minutes by the server itself. It holds for mail from then on, without a reload."""
     here, who = request_context(request), visit(request).key
     who.check("domains")
     wanted = reading.checked(DomainChange, await reading.json_object(request, here.config.http.body_bytes))
     own = _own(who)
-    before = await here.ask(questions.domain, name=name, own=own)
+    before = await here.ask(questions.domain, name=domain, own=own)
     given = wanted.model_dump(include={"tenant", "return_path", "link"}, exclude_none=True)
     if before is None:
         given["tenant"] = who.owner(given.get("tenant", ""))
     with _refusing():
-        change = sender_domains.change(here.config, name, given, before)
+        change = sender_domains.change(here.config, domain, given, before)
         if before is None or not before["keys"] or wanted.private_key:
-            change |= await sender_domains.key(name, wanted.selector, wanted.algorithm, wanted.private_key, before)
-    row = await here.ask(questions.domain_put, name=name, change=change, own=own, by=who.name)
+            change |= await sender_domains.key(domain, wanted.selector, wanted.algorithm, wanted.private_key, before)
+    row = await here.ask(questions.domain_put, name=domain, change=change, own=own, by=who.name)
     return answer(sender_domains.with_records(here.config, row))
 
 
 @router.post(
-    "/domains/{name}/check",
+    "/domains/{domain}/check",
     summary="Ask DNS for a sender domain's records now",
     response_model=SenderDomainDocument,
     openapi_extra=needs("domains"),
     responses=described(404, 409, 422),
 )
-async def check(request: Request, name: _Path) -> Response:
+async def check(request: Request, domain: _Path) -> Response:
     """What is right is used from then on."""
     here, who = request_context(request), visit(request).key
     who.check("domains")
-    row = await sender_domains.looked(here.ask, here.config, await _known(here, name, who))
+    row = await sender_domains.looked(here.ask, here.config, await _known(here, domain, who))
     return answer(sender_domains.with_records(here.config, row))
 
 
 @router.post(
-    "/domains/{name}/rotate",
+    "/domains/{domain}/rotate",
     summary="Begin to change a sender domain's DKIM key",
     response_model=SenderDomainDocument,
     openapi_extra=reading.body_of("DomainRotation") | needs("domains"),
     responses=described(400, 404, 409, 413, 415, 422),
 )
-async def rotate(request: Request, name: _Path) -> Response:
+async def rotate(request: Request, domain: _Path) -> Response:
     """The new key signs once its record is seen; until then the present one does. What was signed by that is on its way
     for days: its record stays until then."""
     here, who = request_context(request), visit(request).key
     who.check("domains")
     wanted = reading.checked(DomainRotation, await reading.json_object(request, here.config.http.body_bytes))
-    before = await _known(here, name, who)
+    before = await _known(here, domain, who)
     with _refusing():
-        change = await sender_domains.key(name, wanted.selector, wanted.algorithm, wanted.private_key, before)
-    row = await here.ask(questions.domain_put, name=name, change=change, own=_own(who), by=who.name)
+        change = await sender_domains.key(domain, wanted.selector, wanted.algorithm, wanted.private_key, before)
+    row = await here.ask(questions.domain_put, name=domain, change=change, own=_own(who), by=who.name)
     return answer(sender_domains.with_records(here.config, row))
 
 
 @router.delete(
-    "/domains/{name}",
+    "/domains/{domain}",
     summary="Remove a sender domain",
     response_model=RemovedDomain,
     openapi_extra=needs("domains"),
     responses=described(404, 409, 422),
 )
-async def remove(request: Request, name: _Path) -> Response:
+async def remove(request: Request, domain: _Path) -> Response:
     """Its keys are gone, too. What comes back to its own return paths is refused from then on."""
     here, who = request_context(request), visit(request).key
     who.check("domains")
-    if not await here.ask(questions.domain_remove, name=name, own=_own(who), by=who.name):
-        raise _not_there(name)
-    return answer({"removed": name})
+    if not await here.ask(questions.domain_remove, name=domain, own=_own(who), by=who.name):
+        raise _not_there(domain)
+    return answer({"removed": domain})
 
 
 def _own(who: Holder) -> list[str] | None:

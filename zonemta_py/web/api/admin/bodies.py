@@ -85,6 +85,9 @@ class RerouteDocument(Model):
     """The reason: shown by explain, and journalled."""
 
 
+FieldName = Annotated[str, Field(pattern=values.HEADER_PATTERN)]
+
+
 class Change(Model):
     """What a task sets."""
 
@@ -95,17 +98,17 @@ class Change(Model):
     """set: not before (UNIX time in ms)."""
     life_h: Annotated[float, Field(gt=0, le=24 * 366)] | None = None
     """set: hours after which a recipient is given up."""
-    source: Annotated[str, Field(max_length=100)] | None = None
+    source: Annotated[Line, Field(max_length=100)] | None = None
     """set: the source address to send from; empty: as usual."""
-    host: Annotated[str, Field(max_length=300)] | None = None
+    host: Annotated[Line, Field(max_length=300)] | None = None
     """set: the smart host to send to, host or host:port; empty: as usual."""
-    sender: Annotated[str, Field(min_length=2, max_length=320)] | None = None
+    sender: Annotated[Line, Field(min_length=2, max_length=320)] | None = None
     """set: the return path, also for notices; <>: nobody."""
-    header: Annotated[dict[str, str | None], Field(min_length=1, max_length=20)] | None = None
+    header: Annotated[dict[FieldName, Line | None], Field(min_length=1, max_length=20)] | None = None
     """set: header fields that are replaced before signing; null: removed."""
-    campaign: Annotated[str, Field(max_length=63)] | None = None
+    campaign: Annotated[Line, Field(max_length=63)] | None = None
     """set: the campaign; empty: none. Not for mail that its campaign counts."""
-    tenant: Annotated[str, Field(max_length=63)] | None = None
+    tenant: Annotated[Line, Field(max_length=63)] | None = None
     """set: the tenant; empty: none. Not for mail that its campaign counts."""
 
 

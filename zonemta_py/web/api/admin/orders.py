@@ -15,6 +15,7 @@ from zonemta_py.web.api.admin.operation import ask, asked, every_standing, opera
 from zonemta_py.web.authentication import answer
 from zonemta_py.web.documents import models, reading
 from zonemta_py.web.documents.derived import document
+from zonemta_py.web.documents.models import Line
 from zonemta_py.web.documents.problem import RequestProblem
 from zonemta_py.web.keys import Holder
 from zonemta_py.web.request_context import RequestContext
@@ -135,8 +136,8 @@ async def reroute(request: Request) -> Response:
 @router.delete("/reroutes", **operation("operate", "End a reroute", document(rows.RerouteEnded, closed=True), 404, 409))
 async def end_reroute(
     request: Request,
-    zone: Annotated[str, Query(max_length=100, description="Its zone; default: any.")] = "",
-    destination: Annotated[str, Query(max_length=300, description="Its destination; default: any.")] = "",
+    zone: Annotated[Line, Query(max_length=100, description="Its zone; default: any.")] = "",
+    destination: Annotated[Line, Query(max_length=300, description="Its destination; default: any.")] = "",
 ) -> Response:
     """Its mail goes its own way again, that which waits, too."""
     here, _ = asked(request)

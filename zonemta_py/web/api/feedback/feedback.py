@@ -145,7 +145,7 @@ async def reports(
     request: Request,
     days: Annotated[int, Query(ge=1, le=400, description="Reports about so many days up to today.")] = 7,
     domain: Annotated[
-        str, Query(max_length=255, pattern="^[^ ]*$", description="Only about this domain of ours.")
+        models.Line, Query(max_length=255, pattern="^[^ ]*$", description="Only about this domain of ours.")
     ] = "",
 ) -> Response:
     """Sums of DMARC and TLS reports by receiver, the sources that were not aligned, and the latest reputation of each
