@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -85,6 +85,17 @@ class RerouteDocument(Model):
     """The reason: shown by explain, and journalled."""
 
 
+def _line(least: int, most: int) -> dict[str, Any]:
+    """The description of a text of one line, of so many characters."""
+    return {"type": "string", "pattern": values.LINE_PATTERN, "minLength": least, "maxLength": most}
+
+
+SourceLine = Annotated[str, AfterValidator(values.field), Field(max_length=100), WithJsonSchema(_line(0, 100))]
+HostLine = Annotated[str, AfterValidator(values.field), Field(max_length=300), WithJsonSchema(_line(0, 300))]
+SenderLine = Annotated[
+    str, AfterValidator(values.field), Field(min_length=2, max_length=320), WithJsonSchema(_line(2, 320))
+]
+NameLine = Annotated[str, AfterValidator(values.field), Field(max_length=63), WithJsonSchema(_line(0, 63))]
 FieldName = Annotated[str, Field(pattern=values.HEADER_PATTERN)]
 
 
@@ -98,17 +109,17 @@ class Change(Model):
     """set: not before (UNIX time in ms)."""
     life_h: Annotated[float, Field(gt=0, le=24 * 366)] | None = None
     """set: hours after which a recipient is given up."""
-    source: Annotated[Line, Field(max_length=100)] | None = None
+    source: SourceLine | None = None
     """set: the source address to send from; empty: as usual."""
-    host: Annotated[Line, Field(max_length=300)] | None = None
+    host: HostLine | None = None
     """set: the smart host to send to, host or host:port; empty: as usual."""
-    sender: Annotated[Line, Field(min_length=2, max_length=320)] | None = None
+    sender: SenderLine | None = None
     """set: the return path, also for notices; <>: nobody."""
     header: Annotated[dict[FieldName, Line | None], Field(min_length=1, max_length=20)] | None = None
     """set: header fields that are replaced before signing; null: removed."""
-    campaign: Annotated[Line, Field(max_length=63)] | None = None
+    campaign: NameLine | None = None
     """set: the campaign; empty: none. Not for mail that its campaign counts."""
-    tenant: Annotated[Line, Field(max_length=63)] | None = None
+    tenant: NameLine | None = None
     """set: the tenant; empty: none. Not for mail that its campaign counts."""
 
 
