@@ -189,6 +189,19 @@ def test_a_customers_domain(rig: Rig) -> None:
     rig.ask("DELETE", "/domains/cust.test", key="other", status=409)
     assert rig.ask("GET", "/domains", key="other")["rows"] == []
 
+    # Nor does what another tenant makes below it change anything.
+    rig.ask("PUT", "/domains/mail.cust.test", {}, "other")
+    time.sleep(1)
+    assert rig.is_signed(rig.send("ann@mail.cust.test"))
+
+    # What DNS said of another name says nothing of the one that it has now.
+    row = rig.ask("PUT", "/domains/cust.test", {"return_path": "back.cust.test"}, "acme")
+    said = {"return_path": ["ok", ""], "spf": ["ok", ""]}
+    stale = rig.mta.ask("domain-looked", name="cust.test", found=said, changed_ms=row["changed_ms"] - 1)
+    assert not stale["uses_return_path"]
+    rig.ask("PUT", "/domains/cust.test", {"return_path": "bounces.cust.test"}, "acme")
+    rig.ask("POST", "/domains/cust.test/check", key="acme")
+
     # What comes back comes back under its own name, and its tenant's.
     with smtplib.SMTP("127.0.0.1", rig.back) as client:
         refused = "Subject: failed\r\nContent-Type: text/plain\r\n\r\n550 5.1.1 no such user\r\n"

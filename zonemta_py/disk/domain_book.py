@@ -113,13 +113,14 @@ class DomainBook:
         self._kept = OrderedDict[str, SenderDomain | None]()
         self._paths = OrderedDict[str, SenderDomain | None]()
 
-    def of(self, domain: str, now: float) -> SenderDomain | None:
-        """The domain, or the nearest above it. domain: canonical. now: steady seconds. Raises BookUnreadable."""
+    def of(self, domain: str, tenant: str, now: float) -> SenderDomain | None:
+        """The domain, or the nearest above it, that is for that tenant's mail: what another has made below changes
+        nothing for it. domain: canonical. now: steady seconds. Raises BookUnreadable."""
         self._look(now)
         while domain:
             if domain not in self._kept:
                 self._keep(self._kept, domain, self._row("SELECT value FROM domains WHERE name = ?", domain))
-            if (found := self._kept[domain]) is not None:
+            if (found := self._kept[domain]) is not None and found.tenant in ("", tenant):
                 return found
             domain = domain.partition(".")[2]
         return None

@@ -63,9 +63,8 @@ async def looked(ask: AsksQueue, config: Config, row: questions.DomainRow) -> qu
     dns = config.dns
     resolver = Resolver(dns.servers or None, dns.port, timeout_s=dns.timeout_s)
     found = await domain_records.look(resolver, config, row)
-    return await ask(
-        questions.domain_looked, name=row["name"], found={record: list(said) for record, said in found.items()}
-    )
+    said = {record: list(words) for record, words in found.items()}
+    return await ask(questions.domain_looked, name=row["name"], found=said, changed_ms=row["changed_ms"])
 
 
 def with_records(config: Config, row: questions.DomainRow) -> dict[str, Any]:

@@ -35,20 +35,20 @@ class DomainTerms:
     def of(self, delivery: Delivery) -> SenderDomain | None:
         """By the return path's domain. None: there is none, it is another tenant's, or it cannot be read now."""
         try:
-            found = self._book.of(canonical(delivery.sender.rpartition("@")[2]), time.monotonic())
+            of = canonical(delivery.sender.rpartition("@")[2])
+            return self._book.of(of, delivery.tenant, time.monotonic())
         except BookUnreadable as error:
             self._tell(str(error))
             return None
-        return found if found is not None and found.tenant in ("", delivery.tenant) else None
 
     def keys(self, domain: str, tenant: str, own: bool, now: float) -> tuple[Key, ...]:
         """Those that sign mail of that author's domain. own: whoever handed it in may use the author's address, which
         a tenant may of its own domain. Raises KeyUnusable: nothing is known now."""
         try:
-            found = self._book.of(domain, now)
+            found = self._book.of(domain, tenant, now)
         except BookUnreadable as error:
             raise KeyUnusable(str(error)) from None
-        if found is None or not (found.tenant == tenant if found.tenant else own):
+        if found is None or not (found.tenant or own):
             return ()
         return tuple(self._key(found, key.selector, key.pem) for key in found.signing())
 

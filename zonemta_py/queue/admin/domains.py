@@ -38,11 +38,13 @@ async def _put(
 
 @ANSWERS.to(questions.domain_looked)
 async def _looked(
-    queue: QueueContext, name: str, found: dict[str, list[str]], now_ms: int = 0
+    queue: QueueContext, name: str, found: dict[str, list[str]], changed_ms: int = 0, now_ms: int = 0
 ) -> dict[str, Any]:  # fmt: skip
     before = _found(queue, name, None)
     if before is None:
         raise _nobody(name)
+    if changed_ms not in (0, before.changed_ms):
+        return row_of(before)
     seen = {record: (one[0], one[1]) for record, one in found.items()}
     domain = before.looked(seen, now_ms or queue.core.clock.ms())
     await queue.sender_domains.put(domain)

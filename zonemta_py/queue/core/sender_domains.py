@@ -39,6 +39,8 @@ class SenderDomains:
         """Of all that was changed so far; -1: not read yet."""
         self._count = 0
         self._book: DomainBookWriter | None = None
+        self._whole = True
+        """The book has every change, as far as it was written."""
 
     def start(self) -> None:
         """Readers get what the store has, if the configuration wants it."""
@@ -127,9 +129,10 @@ class SenderDomains:
         await asyncio.shield(done)
         if self._book is not None:
             try:
-                version = 0 if self._unwritten else self._version  # 0: it lacks what is under way, and is no whole
+                version = self._version if self._whole and not self._unwritten else 0  # 0: the next start makes it anew
                 self._book.write([domain] if domain is not None else [], [name], version)
             except OSError as error:
+                self._whole = False
                 log.error("%s; senders have what was there before, until the next start", cause(error))
 
     def _numbered(self) -> Operation:

@@ -860,9 +860,12 @@ class DomainsPage(TypedDict):
 def domain_put(
     *, name: str, change: dict[str, Any], own: list[str] | None = None, by: str = "", now_ms: int = 0
 ) -> DomainRow: ...  # fmt: skip
-# What DNS says of its records: record → [status, words].
+# What DNS says of its records: record → [status, words]. changed_ms: as it was when DNS was asked; what has been
+# changed since is not judged by that.
 @question
-def domain_looked(*, name: str, found: dict[str, list[str]], now_ms: int = 0) -> DomainRow: ...
+def domain_looked(
+    *, name: str, found: dict[str, list[str]], changed_ms: int = 0, now_ms: int = 0
+) -> DomainRow: ...  # fmt: skip
 @question
 def domain_remove(*, name: str, own: list[str] | None = None, by: str = "") -> bool: ...  # Whether it was there.
 # One; none if there is none, or if it is not of these tenants.
