@@ -274,7 +274,7 @@ def _imported(file: Path, settings: Config, domain: str, provider: str) -> list[
                      report=row.said) for row in read_table(content, domain, provider)
         ]  # fmt: skip
     except OSError as error:
-        raise CommandError(Exit.USAGE, f"{file} cannot be read: {cause(error)}") from None
+        raise CommandError(Exit.NO_INPUT, f"{cause(error)}; name a CSV file or a report that can be read") from None
     except ReportRefused as error:
         raise CommandError(Exit.DATA, f"{file}: {error}") from None
 
